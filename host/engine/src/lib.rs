@@ -1,0 +1,1 @@
+//! Models to graphs, memory plans, sequences and sampling.

@@ -1,0 +1,1 @@
+//! Finds plugins, built in or in shared libraries, and opens them through the ABI.

@@ -1,0 +1,664 @@
+//! The operations: names, versions, attributes, and the shapes that they require and make.
+//!
+//! `R` is the number of rows of a run, a live count; the other dimensions are fixed when a graph is planned.
+//! What each operation computes is defined by the reference executor of the conformance crate; the formulas here
+//! say it shortly. A **sequences** parameter is i32 `[S, 4]`, one entry per sequence of the run: first row, number
+//! of rows, length before the run, state slot. Rows of a sequence are consecutive and in order. A sequence whose
+//! length before the run is 0 starts from zero state, whatever its slot holds.
+//!
+//! | operation | inputs → outputs | attributes (default) |
+//! |---|---|---|
+//! | `embed/1` | ids i32\[R\], table\[V,D\] → f32\[R,D\], faults i32\[1\] | an id out of range gives a row of zeros and is counted in faults |
+//! | `rms_norm/1` | x\[..,D\], w\[D\]?, z like x? → like x | `eps`; `weight` (1), `gate` (0): w·x/√(mean x² + eps), times silu(z) |
+//! | `l2_norm/1` | x\[..,D\] → like x | `eps`: x/√(Σx² + eps) |
+//! | `linear/1` | x\[R,K\], w\[N,K\], b\[N\]? → \[R,N\] | `bias` (0) |
+//! | `add/1`, `mul/1` | x, y → like x | y has the trailing dimensions of x |
+//! | `scale/1` | x → like x | `factor` |
+//! | `activation/1` | x → like x | `kind`: silu, gelu, gelu_tanh, sigmoid, softplus, tanh, exp; `softcap` (0): c·f(x/c) |
+//! | `glu/1` | gate, up → like gate | `kind`: silu, gelu, gelu_tanh, sigmoid: f(gate)·up |
+//! | `reshape/1` | x → dims | `dims`; axis 0 stays when it is live |
+//! | `slice/1` | x\[..,D\] → \[..,length\] | `offset`, `length` on the last axis |
+//! | `concat/1` | x, y, … → \[..,ΣD\] | on the last axis |
+//! | `rope/1` | x\[R,H,d\], positions i32\[R\] → like x | `rotary`, `base`; `pairing` (half), or adjacent |
+//! | `table_update/1` | table state i32\[S,B\], updates i32\[U,3\] → – | each update writes (row, column, value) |
+//! | `kv_append/1` | k\[R,H,d\], v\[R,H,d\], K state\[B,256,H,d\], V state, cells i32\[R\] → – | cell = block·256 + offset |
+//! | `attention/1` | q\[R,Hq,d\], K state, V state, table state, sequences, sinks\[Hq\]? → like q | `scale`; `softcap` (0), `window` (0), `causal` (1), `sinks` (0) |
+//! | `conv_causal/1` | x\[R,C\], w\[C,k\], state\[slots,k-1,C\], sequences → like x | `activation` (none), or silu |
+//! | `gated_delta_net/1` | q, k\[R,Hk,d\], v\[R,Hv,e\], g\[R,Hv\], beta\[R,Hv\], state\[slots,Hv,d,e\], sequences → \[R,Hv,e\] | `scale`; `mode` (plain) |
+//! | `select_rows/1` | x\[R,..\], rows i32\[M\] → \[M,..\] | |
+//! | `argmax/1` | x\[M,V\] → ids i32\[M\], faults i32\[1\] | the lowest index wins ties; a row with NaN gives 0 and is counted in faults |
+//! | `top_k/1` | x\[M,V\] → ids i32\[M,k\], values f32\[M,k\] | `k`; descending, the lowest index wins ties |
+//! | `softmax/1` | x\[..,V\] → like x | |
+
+use super::{Attribute, DType, Graph, Node, Shape, StateKind, Value, ValueId, ValueKind};
+
+/// Positions per block of a KV cache.
+pub const KV_BLOCK: u32 = 256;
+
+/// What an output of a node is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// Data type.
+    pub dtype: DType,
+    /// Shape.
+    pub shape: Shape,
+    /// Parameter with the live count of axis 0.
+    pub live: Option<ValueId>,
+}
+
+/// An attribute that an operation knows.
+struct AttributeRule {
+    key: &'static str,
+    default: Default,
+}
+
+enum Default {
+    RequiredInteger,
+    RequiredFloat,
+    RequiredText,
+    RequiredIntegers,
+    Integer(i64),
+    Float(f64),
+    Text(&'static str),
+}
+
+struct Operation {
+    name: &'static str,
+    version: u32,
+    attributes: &'static [AttributeRule],
+    infer: fn(&Context<'_>) -> Result<Vec<Output>, String>,
+}
+
+const fn rule(key: &'static str, default: Default) -> AttributeRule {
+    AttributeRule { key, default }
+}
+
+const EPS: AttributeRule = rule("eps", Default::RequiredFloat);
+const SCALE: AttributeRule = rule("scale", Default::RequiredFloat);
+const KIND: AttributeRule = rule("kind", Default::RequiredText);
+
+static OPERATIONS: &[Operation] = &[
+    op("embed", &[], infer::embed),
+    op(
+        "rms_norm",
+        &[EPS, rule("gate", Default::Integer(0)), rule("weight", Default::Integer(1))],
+        infer::rms_norm,
+    ),
+    op("l2_norm", &[EPS], infer::same_as_first),
+    op("linear", &[rule("bias", Default::Integer(0))], infer::linear),
+    op("add", &[], infer::broadcast),
+    op("mul", &[], infer::broadcast),
+    op("scale", &[rule("factor", Default::RequiredFloat)], infer::same_as_first),
+    op("activation", &[KIND, rule("softcap", Default::Float(0.0))], infer::activation),
+    op("glu", &[KIND], infer::glu),
+    op("reshape", &[rule("dims", Default::RequiredIntegers)], infer::reshape),
+    op(
+        "slice",
+        &[rule("length", Default::RequiredInteger), rule("offset", Default::RequiredInteger)],
+        infer::slice,
+    ),
+    op("concat", &[], infer::concat),
+    op(
+        "rope",
+        &[
+            rule("base", Default::RequiredFloat),
+            rule("pairing", Default::Text("half")),
+            rule("rotary", Default::RequiredInteger),
+        ],
+        infer::rope,
+    ),
+    op("table_update", &[], infer::table_update),
+    op("kv_append", &[], infer::kv_append),
+    op(
+        "attention",
+        &[
+            rule("causal", Default::Integer(1)),
+            SCALE,
+            rule("sinks", Default::Integer(0)),
+            rule("softcap", Default::Float(0.0)),
+            rule("window", Default::Integer(0)),
+        ],
+        infer::attention,
+    ),
+    op("conv_causal", &[rule("activation", Default::Text("none"))], infer::conv_causal),
+    op("gated_delta_net", &[rule("mode", Default::Text("plain")), SCALE], infer::gated_delta_net),
+    op("select_rows", &[], infer::select_rows),
+    op("argmax", &[], infer::argmax),
+    op("top_k", &[rule("k", Default::RequiredInteger)], infer::top_k),
+    op("softmax", &[], infer::same_as_first),
+];
+
+const fn op(
+    name: &'static str,
+    attributes: &'static [AttributeRule],
+    infer: fn(&Context<'_>) -> Result<Vec<Output>, String>,
+) -> Operation {
+    Operation { name, version: 1, attributes, infer }
+}
+
+fn find(name: &str, version: u32) -> Option<&'static Operation> {
+    OPERATIONS.iter().find(|o| o.name == name && o.version == version)
+}
+
+/// Names and versions of all operations that this crate defines.
+pub fn all() -> impl Iterator<Item = (&'static str, u32)> {
+    OPERATIONS.iter().map(|o| (o.name, o.version))
+}
+
+/// True if this crate defines the operation.
+pub fn is_known(name: &str, version: u32) -> bool {
+    find(name, version).is_some()
+}
+
+/// Access to a node's attributes with the operation's defaults filled in.
+///
+/// The accessors answer 0, 0.0 or "" for a key that the operation does not define; on a validated graph that
+/// cannot happen.
+#[derive(Clone, Copy)]
+pub struct Attributes<'a> {
+    operation: Option<&'static Operation>,
+    given: &'a [(String, Attribute)],
+}
+
+impl<'a> Attributes<'a> {
+    /// The attributes of `node`.
+    pub fn of(node: &'a Node) -> Self {
+        Self { operation: find(&node.operation, node.version), given: &node.attributes }
+    }
+
+    fn given(&self, key: &str) -> Option<&'a Attribute> {
+        self.given.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    fn default(&self, key: &str) -> Option<&'static Default> {
+        self.operation?.attributes.iter().find(|rule| rule.key == key).map(|rule| &rule.default)
+    }
+
+    /// An integer.
+    pub fn integer(&self, key: &str) -> i64 {
+        match (self.given(key), self.default(key)) {
+            (Some(Attribute::Integer(value)), _) => *value,
+            (None, Some(Default::Integer(value))) => *value,
+            _ => 0,
+        }
+    }
+
+    /// A switch: an integer that is not 0.
+    pub fn flag(&self, key: &str) -> bool {
+        self.integer(key) != 0
+    }
+
+    /// A number.
+    pub fn float(&self, key: &str) -> f64 {
+        match (self.given(key), self.default(key)) {
+            (Some(Attribute::Float(value)), _) => *value,
+            (None, Some(Default::Float(value))) => *value,
+            _ => 0.0,
+        }
+    }
+
+    /// A word.
+    pub fn text(&self, key: &str) -> &'a str {
+        match (self.given(key), self.default(key)) {
+            (Some(Attribute::Text(value)), _) => value,
+            (None, Some(Default::Text(value))) => value,
+            _ => "",
+        }
+    }
+
+    /// A list of integers.
+    pub fn integers(&self, key: &str) -> &'a [i64] {
+        match self.given(key) {
+            Some(Attribute::Integers(values)) => values,
+            _ => &[],
+        }
+    }
+}
+
+/// Leaves out attributes at their default and sorts the rest: the canonical form.
+pub(super) fn canonical_attributes(
+    name: &str,
+    version: u32,
+    mut attributes: Vec<(String, Attribute)>,
+) -> Vec<(String, Attribute)> {
+    if let Some(operation) = find(name, version) {
+        attributes.retain(|(key, value)| {
+            let default = operation.attributes.iter().find(|rule| rule.key == key).map(|rule| &rule.default);
+            !matches!((default, value),
+                (Some(Default::Integer(d)), Attribute::Integer(v)) if d == v)
+                && !matches!((default, value),
+                (Some(Default::Float(d)), Attribute::Float(v)) if d == v)
+                && !matches!((default, value),
+                (Some(Default::Text(d)), Attribute::Text(v)) if d == v)
+        });
+    }
+    attributes.sort_by(|a, b| a.0.cmp(&b.0));
+    attributes
+}
+
+/// Checks a node against its operation: attributes, inputs, and that its outputs are what the operation makes.
+/// A node of an operation that is not known here passes.
+pub(super) fn check(graph: &Graph, node: &Node) -> Result<(), String> {
+    if find(&node.operation, node.version).is_none() {
+        return Ok(());
+    }
+    let outputs = infer(graph.values(), &node.operation, node.version, &node.inputs, &node.attributes)?;
+    if outputs.len() != node.outputs.len() {
+        return Err(format!("it makes {} outputs, not {}", outputs.len(), node.outputs.len()));
+    }
+    for (expected, &id) in outputs.iter().zip(&node.outputs) {
+        let value = graph.value(id);
+        if value.dtype != expected.dtype || value.shape != expected.shape || value.live != expected.live {
+            return Err(format!(
+                "output {id} is {} {}, expected {} {}",
+                value.dtype, value.shape, expected.dtype, expected.shape
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The outputs of an operation on these inputs.
+///
+/// # Errors
+/// What is wrong with the operation's name, attributes or inputs.
+pub(super) fn infer(
+    values: &[Value],
+    name: &str,
+    version: u32,
+    inputs: &[ValueId],
+    attributes: &[(String, Attribute)],
+) -> Result<Vec<Output>, String> {
+    let operation = find(name, version).ok_or_else(|| format!("operation {name}/{version} is not known"))?;
+    for (key, value) in attributes {
+        let rule = operation
+            .attributes
+            .iter()
+            .find(|rule| rule.key == key)
+            .ok_or_else(|| format!("attribute `{key}` is not known"))?;
+        let fits = matches!(
+            (&rule.default, value),
+            (Default::RequiredInteger | Default::Integer(_), Attribute::Integer(_))
+                | (Default::RequiredFloat | Default::Float(_), Attribute::Float(_))
+                | (Default::RequiredText | Default::Text(_), Attribute::Text(_))
+                | (Default::RequiredIntegers, Attribute::Integers(_))
+        );
+        if !fits {
+            return Err(format!("attribute `{key}` has the wrong type"));
+        }
+        if matches!(value, Attribute::Float(f) if !f.is_finite()) {
+            return Err(format!("attribute `{key}` is not finite"));
+        }
+    }
+    for rule in operation.attributes {
+        let required = matches!(
+            rule.default,
+            Default::RequiredInteger
+                | Default::RequiredFloat
+                | Default::RequiredText
+                | Default::RequiredIntegers
+        );
+        if required && !attributes.iter().any(|(key, _)| key == rule.key) {
+            return Err(format!("attribute `{}` is missing", rule.key));
+        }
+    }
+    let attributes = Attributes { operation: Some(operation), given: attributes };
+    (operation.infer)(&Context { values, inputs, attributes })
+}
+
+struct Context<'a> {
+    values: &'a [Value],
+    inputs: &'a [ValueId],
+    attributes: Attributes<'a>,
+}
+
+impl Context<'_> {
+    fn count(&self, expected: usize) -> Result<(), String> {
+        if self.inputs.len() == expected {
+            Ok(())
+        } else {
+            Err(format!("it takes {expected} inputs, not {}", self.inputs.len()))
+        }
+    }
+
+    fn value(&self, index: usize) -> Result<&Value, String> {
+        let id = self.inputs.get(index).ok_or_else(|| format!("input {index} is missing"))?;
+        self.values.get(id.index()).ok_or_else(|| format!("input {index} is unknown"))
+    }
+
+    /// An activation or an f32 weight that is read element by element.
+    fn elements(&self, index: usize) -> Result<&Value, String> {
+        let value = self.value(index)?;
+        if value.dtype != DType::F32 || matches!(value.kind, ValueKind::State(_)) {
+            return Err(format!("input {index} must be f32 elements, not {}", value.dtype));
+        }
+        Ok(value)
+    }
+
+    fn elements_of(&self, index: usize, dims: &[u32]) -> Result<&Value, String> {
+        let value = self.elements(index)?;
+        if value.shape.dims() != dims {
+            return Err(format!("input {index} is {}, expected {dims:?}", value.shape));
+        }
+        Ok(value)
+    }
+
+    fn indices(&self, index: usize, rank: usize) -> Result<&Value, String> {
+        let value = self.value(index)?;
+        let is_list = matches!(value.kind, ValueKind::Parameter { .. } | ValueKind::Node);
+        if value.dtype != DType::I32 || value.shape.rank() != rank || !is_list {
+            return Err(format!("input {index} must be i32 of {rank} dimensions"));
+        }
+        Ok(value)
+    }
+
+    fn sequences(&self, index: usize) -> Result<&Value, String> {
+        let value = self.indices(index, 2)?;
+        if value.shape.last() != 4 {
+            return Err(format!("input {index} must be sequences [S,4], not {}", value.shape));
+        }
+        Ok(value)
+    }
+
+    fn state(&self, index: usize, kind: StateKind, rank: usize) -> Result<&Value, String> {
+        let value = self.value(index)?;
+        if value.kind != ValueKind::State(kind) || value.shape.rank() != rank {
+            return Err(format!("input {index} must be a state ({kind:?}) of {rank} dimensions"));
+        }
+        Ok(value)
+    }
+
+    /// A KV cache `[blocks, 256, heads, d]`.
+    fn cache(&self, index: usize, head_dim: Option<u32>) -> Result<&Value, String> {
+        let value = self.state(index, StateKind::PerPosition, 4)?;
+        let dims = value.shape.dims();
+        if dims[1] != KV_BLOCK || head_dim.is_some_and(|d| d != dims[3]) {
+            return Err(format!("input {index} is {}, not a cache of this head size", value.shape));
+        }
+        if value.bytes().is_none() {
+            return Err(format!("input {index}: {} does not fit a head of {}", value.dtype, dims[3]));
+        }
+        Ok(value)
+    }
+}
+
+fn dimension(value: i64) -> Result<u32, String> {
+    u32::try_from(value).ok().filter(|&d| d > 0).ok_or_else(|| format!("{value} is not a dimension"))
+}
+
+mod infer {
+    use super::{Context, DType, Output, Shape, StateKind, Value, ValueKind, dimension};
+
+    type Outputs = Result<Vec<Output>, String>;
+
+    fn like(value: &Value) -> Output {
+        Output { dtype: DType::F32, shape: value.shape, live: value.live }
+    }
+
+    fn shaped(dtype: DType, dims: &[u32], live: Option<super::ValueId>) -> Result<Output, String> {
+        let shape = Shape::new(dims).ok_or("more than 4 dimensions")?;
+        Ok(Output { dtype, shape, live })
+    }
+
+    fn faults() -> Result<Output, String> {
+        shaped(DType::I32, &[1], None)
+    }
+
+    fn matrix(context: &Context<'_>, index: usize) -> Result<(u32, u32), String> {
+        let value = context.value(index)?;
+        match (value.kind, value.shape.dims()) {
+            (ValueKind::Weight, &[rows, columns]) => Ok((rows, columns)),
+            _ => Err(format!("input {index} must be a weight of 2 dimensions")),
+        }
+    }
+
+    pub fn same_as_first(c: &Context<'_>) -> Outputs {
+        c.count(1)?;
+        Ok(vec![like(c.elements(0)?)])
+    }
+
+    pub fn embed(c: &Context<'_>) -> Outputs {
+        c.count(2)?;
+        let ids = c.indices(0, 1)?;
+        let (_, width) = matrix(c, 1)?;
+        Ok(vec![shaped(DType::F32, &[ids.shape.first(), width], ids.live)?, faults()?])
+    }
+
+    pub fn rms_norm(c: &Context<'_>) -> Outputs {
+        let (weight, gate) = (c.attributes.flag("weight"), c.attributes.flag("gate"));
+        c.count(1 + usize::from(weight) + usize::from(gate))?;
+        let x = c.elements(0)?;
+        if weight {
+            c.elements_of(1, &[x.shape.last()])?;
+        }
+        if gate && c.elements(1 + usize::from(weight))?.shape != x.shape {
+            return Err("the gate has another shape than x".into());
+        }
+        Ok(vec![like(x)])
+    }
+
+    pub fn linear(c: &Context<'_>) -> Outputs {
+        let bias = c.attributes.flag("bias");
+        c.count(2 + usize::from(bias))?;
+        let x = c.elements(0)?;
+        let (rows, columns) = matrix(c, 1)?;
+        if x.shape.rank() != 2 || x.shape.last() != columns {
+            return Err(format!("x is {}, the weight takes [R,{columns}]", x.shape));
+        }
+        if bias {
+            c.elements_of(2, &[rows])?;
+        }
+        Ok(vec![Output { dtype: DType::F32, shape: x.shape.with_last(rows), live: x.live }])
+    }
+
+    pub fn broadcast(c: &Context<'_>) -> Outputs {
+        c.count(2)?;
+        let (x, y) = (c.elements(0)?, c.elements(1)?);
+        if !x.shape.dims().ends_with(y.shape.dims()) || y.shape.rank() == 0 {
+            return Err(format!("{} does not broadcast to {}", y.shape, x.shape));
+        }
+        Ok(vec![like(x)])
+    }
+
+    pub fn activation(c: &Context<'_>) -> Outputs {
+        let kind = c.attributes.text("kind");
+        if !["silu", "gelu", "gelu_tanh", "sigmoid", "softplus", "tanh", "exp"].contains(&kind) {
+            return Err(format!("activation `{kind}` is not known"));
+        }
+        same_as_first(c)
+    }
+
+    pub fn glu(c: &Context<'_>) -> Outputs {
+        c.count(2)?;
+        let kind = c.attributes.text("kind");
+        if !["silu", "gelu", "gelu_tanh", "sigmoid"].contains(&kind) {
+            return Err(format!("activation `{kind}` is not known"));
+        }
+        let (gate, up) = (c.elements(0)?, c.elements(1)?);
+        if gate.shape != up.shape {
+            return Err(format!("gate {} and up {} differ", gate.shape, up.shape));
+        }
+        Ok(vec![like(gate)])
+    }
+
+    pub fn reshape(c: &Context<'_>) -> Outputs {
+        c.count(1)?;
+        let x = c.elements(0)?;
+        let dims: Vec<u32> =
+            c.attributes.integers("dims").iter().map(|&d| dimension(d)).collect::<Result<_, _>>()?;
+        let output = shaped(DType::F32, &dims, x.live)?;
+        if output.shape.elements() != x.shape.elements()
+            || (x.live.is_some() && output.shape.first() != x.shape.first())
+        {
+            return Err(format!("{} cannot become {}", x.shape, output.shape));
+        }
+        Ok(vec![output])
+    }
+
+    pub fn slice(c: &Context<'_>) -> Outputs {
+        c.count(1)?;
+        let x = c.elements(0)?;
+        let (offset, length) = (c.attributes.integer("offset"), c.attributes.integer("length"));
+        let width = i64::from(x.shape.last());
+        if offset < 0 || length < 1 || offset > width || length > width - offset {
+            return Err(format!("{offset}+{length} is outside of {}", x.shape));
+        }
+        Ok(vec![Output { shape: x.shape.with_last(dimension(length)?), ..like(x) }])
+    }
+
+    pub fn concat(c: &Context<'_>) -> Outputs {
+        let first = c.elements(0)?;
+        let mut width = 0u32;
+        for index in 0..c.inputs.len() {
+            let part = c.elements(index)?;
+            if part.shape.with_last(1) != first.shape.with_last(1) || part.live != first.live {
+                return Err(format!("{} and {} differ in more than the last axis", first.shape, part.shape));
+            }
+            width = width.checked_add(part.shape.last()).ok_or("too wide")?;
+        }
+        Ok(vec![Output { shape: first.shape.with_last(width), ..like(first) }])
+    }
+
+    pub fn rope(c: &Context<'_>) -> Outputs {
+        c.count(2)?;
+        let x = c.elements(0)?;
+        let positions = c.indices(1, 1)?;
+        let rotary = c.attributes.integer("rotary");
+        if x.shape.rank() != 3 || positions.shape.first() != x.shape.first() || positions.live != x.live {
+            return Err(format!("x is {}, positions are {}", x.shape, positions.shape));
+        }
+        if rotary < 2 || rotary % 2 != 0 || rotary > i64::from(x.shape.last()) {
+            return Err(format!("a rotary width of {rotary} does not fit a head of {}", x.shape.last()));
+        }
+        if !["half", "adjacent"].contains(&c.attributes.text("pairing")) || c.attributes.float("base") <= 0.0
+        {
+            return Err("pairing must be half or adjacent, and base positive".into());
+        }
+        Ok(vec![like(x)])
+    }
+
+    pub fn table_update(c: &Context<'_>) -> Outputs {
+        c.count(2)?;
+        let table = c.state(0, StateKind::Table, 2)?;
+        let updates = c.indices(1, 2)?;
+        if table.dtype != DType::I32 || updates.shape.last() != 3 {
+            return Err("the table must be i32 and updates [U,3]".into());
+        }
+        Ok(Vec::new())
+    }
+
+    pub fn kv_append(c: &Context<'_>) -> Outputs {
+        c.count(5)?;
+        let (k, v) = (c.elements(0)?, c.elements(1)?);
+        let cells = c.indices(4, 1)?;
+        for (index, rows) in [(2, k), (3, v)] {
+            let &[count, heads, width] = rows.shape.dims() else {
+                return Err("k and v must be [R,H,d]".into());
+            };
+            if c.cache(index, Some(width))?.shape.dims()[2] != heads {
+                return Err(format!("input {index} has another number of heads"));
+            }
+            if cells.shape.first() != count || cells.live != rows.live {
+                return Err("cells and rows differ in number".into());
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    pub fn attention(c: &Context<'_>) -> Outputs {
+        let sinks = c.attributes.flag("sinks");
+        c.count(5 + usize::from(sinks))?;
+        let q = c.elements(0)?;
+        let &[_, heads, width] = q.shape.dims() else {
+            return Err("q must be [R,H,d]".into());
+        };
+        let kv_heads = c.cache(1, Some(width))?.shape.dims()[2];
+        if c.cache(2, Some(width))?.shape.dims()[2] != kv_heads || heads % kv_heads != 0 {
+            return Err(format!("{heads} query heads do not share {kv_heads} KV heads"));
+        }
+        if c.state(3, StateKind::Table, 2)?.dtype != DType::I32 || c.attributes.integer("window") < 0 {
+            return Err("the block table must be i32 and the window not negative".into());
+        }
+        c.sequences(4)?;
+        if sinks {
+            c.elements_of(5, &[heads])?;
+        }
+        Ok(vec![like(q)])
+    }
+
+    pub fn conv_causal(c: &Context<'_>) -> Outputs {
+        c.count(4)?;
+        let (x, w) = (c.elements(0)?, c.elements(1)?);
+        let state = c.state(2, StateKind::PerSlot, 3)?;
+        c.sequences(3)?;
+        let (&[_, channels], &[rows, taps]) = (x.shape.dims(), w.shape.dims()) else {
+            return Err("x must be [R,C] and w [C,k]".into());
+        };
+        if rows != channels || taps < 2 || state.shape.dims()[1..] != [taps - 1, channels] {
+            return Err(format!("x {}, w {} and state {} do not fit", x.shape, w.shape, state.shape));
+        }
+        if state.dtype != DType::F32 || !["none", "silu"].contains(&c.attributes.text("activation")) {
+            return Err("the state must be f32 and the activation none or silu".into());
+        }
+        Ok(vec![like(x)])
+    }
+
+    pub fn gated_delta_net(c: &Context<'_>) -> Outputs {
+        c.count(7)?;
+        let (q, k, v) = (c.elements(0)?, c.elements(1)?, c.elements(2)?);
+        let state = c.state(5, StateKind::PerSlot, 4)?;
+        c.sequences(6)?;
+        let (&[rows, key_heads, key_width], &[_, value_heads, value_width]) =
+            (q.shape.dims(), v.shape.dims())
+        else {
+            return Err("q and v must have 3 dimensions".into());
+        };
+        if k.shape != q.shape || v.shape.first() != rows || value_heads % key_heads != 0 {
+            return Err(format!("q {}, k {} and v {} do not fit", q.shape, k.shape, v.shape));
+        }
+        for index in [3, 4] {
+            c.elements_of(index, &[rows, value_heads])?;
+        }
+        if state.dtype != DType::F32 || state.shape.dims()[1..] != [value_heads, key_width, value_width] {
+            return Err(format!("the state is {} {}", state.dtype, state.shape));
+        }
+        if c.attributes.text("mode") != "plain" {
+            return Err(format!("mode `{}` is not known", c.attributes.text("mode")));
+        }
+        Ok(vec![like(v)])
+    }
+
+    pub fn select_rows(c: &Context<'_>) -> Outputs {
+        c.count(2)?;
+        let x = c.elements(0)?;
+        let rows = c.indices(1, 1)?;
+        if x.shape.rank() < 2 {
+            return Err("x must have at least 2 dimensions".into());
+        }
+        Ok(vec![Output { dtype: DType::F32, shape: x.shape.with_first(rows.shape.first()), live: rows.live }])
+    }
+
+    fn logits<'a>(c: &'a Context<'_>) -> Result<&'a Value, String> {
+        c.count(1)?;
+        let x = c.elements(0)?;
+        if x.shape.rank() != 2 {
+            return Err("x must be [M,V]".into());
+        }
+        Ok(x)
+    }
+
+    pub fn argmax(c: &Context<'_>) -> Outputs {
+        let x = logits(c)?;
+        Ok(vec![shaped(DType::I32, &[x.shape.first()], x.live)?, faults()?])
+    }
+
+    pub fn top_k(c: &Context<'_>) -> Outputs {
+        let x = logits(c)?;
+        let k = dimension(c.attributes.integer("k"))?;
+        if k > x.shape.last() {
+            return Err(format!("k = {k} is more than {}", x.shape.last()));
+        }
+        let dims = [x.shape.first(), k];
+        Ok(vec![shaped(DType::I32, &dims, x.live)?, shaped(DType::F32, &dims, x.live)?])
+    }
+}
