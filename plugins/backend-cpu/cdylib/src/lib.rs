@@ -1,1 +1,3 @@
 //! The CPU backend as a shared library.
+
+paceline_plugin_api::export_plugin!(paceline_backend_cpu::plugin_entry, paceline_backend_cpu::DESCRIPTOR);

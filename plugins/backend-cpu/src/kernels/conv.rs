@@ -1,0 +1,116 @@
+//! Depthwise causal convolution over the rows of a sequence.
+
+use super::SharedSlice;
+use super::math::silu;
+use core::ops::Range;
+
+/// Largest kernel width.
+pub const MAX_TAPS: usize = 8;
+
+/// Inputs of [`causal_conv`], for the new rows of one sequence.
+#[derive(Clone, Copy)]
+pub struct CausalConv<'a> {
+    /// Input `[rows][channels]`.
+    pub x: &'a [f32],
+    /// Kernels `[channels][taps]`, oldest input first.
+    pub weight: &'a [f32],
+    /// Number of channels.
+    pub channels: usize,
+    /// Kernel width, 1 to [`MAX_TAPS`].
+    pub taps: usize,
+    /// Whether silu follows.
+    pub silu: bool,
+}
+
+per_level! {
+    /// `out[t][c] = Σᵢ weight[c][i] · x[t - taps + 1 + i][c]`, taps ascending, then silu if asked.
+    ///
+    /// Inputs before the first row stand in the sequence's `window[taps - 1][channels]`, oldest
+    /// first; afterwards it holds the last `taps - 1` inputs. `out` like `x`. The work range counts
+    /// channels.
+    pub fn causal_conv = causal_conv_body(
+        work: &CausalConv<'_>,
+        window: SharedSlice<'_, f32>,
+        out: SharedSlice<'_, f32>,
+        channels: Range<usize>,
+    )
+}
+
+#[inline(always)]
+unsafe fn causal_conv_body(
+    work: &CausalConv<'_>,
+    window: SharedSlice<'_, f32>,
+    out: SharedSlice<'_, f32>,
+    channels: Range<usize>,
+) {
+    assert!((1..=MAX_TAPS).contains(&work.taps) && channels.end <= work.channels);
+    assert!(work.x.len().is_multiple_of(work.channels));
+    let mut at = channels.start;
+    while at < channels.end {
+        let left = channels.end - at;
+        // SAFETY: these channels belong to the caller's work range.
+        at += unsafe {
+            match left {
+                64.. => convolve::<64>(work, window, out, at),
+                16.. => convolve::<16>(work, window, out, at),
+                _ => convolve::<1>(work, window, out, at),
+            }
+        };
+    }
+}
+
+/// `N` channels from `start` on, through all rows. Returns `N`.
+///
+/// # Safety
+/// Nobody else touches these channels of `window` and `out`.
+#[inline(always)]
+unsafe fn convolve<const N: usize>(
+    work: &CausalConv<'_>,
+    window: SharedSlice<'_, f32>,
+    out: SharedSlice<'_, f32>,
+    start: usize,
+) -> usize {
+    let (channels, taps, before) = (work.channels, work.taps, work.taps - 1);
+    let rows = work.x.len() / channels;
+    // Kernels with the channel last, to be read like the inputs.
+    let mut weight = [[0.0f32; N]; MAX_TAPS];
+    for (tap, weight) in weight[..taps].iter_mut().enumerate() {
+        for (channel, weight) in weight.iter_mut().enumerate() {
+            *weight = work.weight[(start + channel) * taps + tap];
+        }
+    }
+    // Input `index`, counted from the oldest of the window.
+    let input = |index: usize| -> &[f32] {
+        match index.checked_sub(before) {
+            Some(row) => &work.x[row * channels + start..][..N],
+            // SAFETY: nobody else touches these channels, and nothing is written until all is read.
+            None => unsafe { window.read(index * channels + start..index * channels + start + N) },
+        }
+    };
+    for row in 0..rows {
+        let mut sum = [0.0f32; N];
+        for (tap, weight) in weight[..taps].iter().enumerate() {
+            let input = input(row + tap);
+            for channel in 0..N {
+                sum[channel] = weight[channel].mul_add(input[channel], sum[channel]);
+            }
+        }
+        if work.silu {
+            for sum in &mut sum {
+                *sum = silu(*sum);
+            }
+        }
+        let place = row * channels + start;
+        // SAFETY: these channels belong to the caller's work range.
+        unsafe { out.part(place..place + N) }.copy_from_slice(&sum);
+    }
+    for kept in 0..before {
+        let mut values = [0.0f32; N];
+        // Ascending, so that what moves down inside the window is read before it is overwritten.
+        values.copy_from_slice(input(kept + rows));
+        let place = kept * channels + start;
+        // SAFETY: these channels belong to the caller's work range.
+        unsafe { window.part(place..place + N) }.copy_from_slice(&values);
+    }
+    N
+}

@@ -1,0 +1,40 @@
+//! The CPU backend, a plugin like any other.
+//!
+//! - [`level`], [`quantized`], [`weights`], [`linear`]: products of activations with packed weights;
+//! - [`kernels`]: everything that is not a product;
+//! - `program`: a graph lowered to phases of kernels with places in the workspace;
+//! - `run`: what a kernel does with one chunk of its work;
+//! - `pool`: the threads, the queue of launches, and the waiting thread as a worker;
+//! - `device`: arenas, executables and the traits of the plugin API.
+//!
+//! Bits depend neither on the level, nor on how many rows a run has, nor on threads.
+
+mod backend;
+mod capabilities;
+mod device;
+pub mod kernels;
+mod layout;
+pub mod level;
+pub mod linear;
+mod pool;
+mod program;
+pub mod quantized;
+mod run;
+mod semaphore;
+pub mod weights;
+
+pub use backend::CpuBackend;
+
+use paceline_plugin_api::{PluginInfo, abi, backend_plugin};
+
+/// The descriptor, TOML.
+pub const DESCRIPTOR: &str = include_str!("../descriptor.toml");
+
+const INFO: PluginInfo = PluginInfo {
+    id: "cpu",
+    version: env!("CARGO_PKG_VERSION"),
+    kind: abi::kind::BACKEND,
+    descriptor: DESCRIPTOR,
+};
+
+backend_plugin!(INFO, CpuBackend, CpuBackend);

@@ -1,0 +1,140 @@
+//! Sixteen-lane vectors: what the kernels are written in, once for all levels.
+//!
+//! A lane is an output row of a weight panel. Nothing here adds lanes to each other, so the
+//! order of every float addition is the one a kernel spells out, on every level.
+
+use crate::level::Level;
+
+/// Lanes of a vector, which is also the number of weight rows in a panel.
+pub(crate) const LANES: usize = 16;
+
+/// Work that is compiled once for every level.
+pub(crate) trait Task {
+    /// Does the work. Implementations are `inline(always)`, so that they become part of a
+    /// function compiled with the instructions of `L`.
+    ///
+    /// # Safety
+    /// The processor has the instructions of `L`, and whatever the task itself asks for holds.
+    unsafe fn run<L: Lanes>(self);
+}
+
+/// Runs a task on `level`, or on the fastest level there is where the processor lacks it.
+///
+/// The task must be sound to run: what it asks for beyond instructions holds by construction.
+pub(crate) fn run<T: Task>(level: Level, task: T) {
+    match level.usable() {
+        // SAFETY: `usable` answers only with levels that the processor has.
+        Level::Scalar => unsafe { super::scalar::Scalar::enter(task) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::Avx2 => unsafe { super::avx2::Avx2::enter(task) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::Avx512Vnni => unsafe { super::avx512::Avx512::enter(task) },
+        #[cfg(not(target_arch = "x86_64"))]
+        // SAFETY: as above.
+        _ => unsafe { super::scalar::Scalar::enter(task) },
+    }
+}
+
+/// Asks the cache for the line at `address`, which may lie anywhere.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, and the instruction is part of every x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Sixteen lanes on one level.
+///
+/// # Safety
+/// Every function needs the instructions of the level; those with a pointer read or write the
+/// number of items they name behind it, at any alignment.
+pub(crate) trait Lanes: Copy {
+    /// 16 `f32`.
+    type Floats: Copy;
+    /// 16 `i32`.
+    type Ints: Copy;
+    /// 64 bytes, four for every lane.
+    type Bytes: Copy;
+
+    /// The most activation rows of a tile whose sums fit the registers, at most 8.
+    const TILE: usize;
+
+    /// Runs a task compiled for this level.
+    unsafe fn enter<T: Task>(task: T);
+
+    /// 16 zeros.
+    unsafe fn zero() -> Self::Floats;
+    /// One value in all lanes.
+    unsafe fn splat(value: f32) -> Self::Floats;
+    /// Reads 16 `f32`.
+    unsafe fn load(from: *const f32) -> Self::Floats;
+    /// Reads 16 half-precision floats.
+    unsafe fn load_f16(from: *const u8) -> Self::Floats;
+    /// Reads 16 bfloat16.
+    unsafe fn load_bf16(from: *const u8) -> Self::Floats;
+    /// Writes 16 `f32`.
+    unsafe fn store(values: Self::Floats, to: *mut f32);
+    /// `a + b`.
+    unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b`.
+    unsafe fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b + c`, rounded once.
+    unsafe fn fma(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// `c - a * b`, rounded once.
+    unsafe fn fnma(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// Replaces every NaN by the one NaN of `f32::NAN`: which NaN an operation hands on is
+    /// not the same on all levels.
+    unsafe fn one_nan(values: Self::Floats) -> Self::Floats;
+    /// Nearest `f32`, ties to even.
+    unsafe fn to_floats(values: Self::Ints) -> Self::Floats;
+
+    /// 16 zeros.
+    unsafe fn zero_ints() -> Self::Ints;
+    /// `a + b`.
+    unsafe fn add_ints(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Bits in both `a` and `mask`.
+    unsafe fn and_ints(a: Self::Ints, mask: i32) -> Self::Ints;
+    /// Bits in `a` or `b`.
+    unsafe fn or_ints(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// `a >> by`.
+    unsafe fn shift_right_ints(a: Self::Ints, by: i32) -> Self::Ints;
+    /// Reads 16 `u8`.
+    unsafe fn load_u8(from: *const u8) -> Self::Ints;
+    /// Reads 16 `i8`.
+    unsafe fn load_i8(from: *const u8) -> Self::Ints;
+
+    /// Reads 64 bytes.
+    unsafe fn load_bytes(from: *const u8) -> Self::Bytes;
+    /// Bits in both `a` and `mask`.
+    unsafe fn and_bytes(a: Self::Bytes, mask: u8) -> Self::Bytes;
+    /// Bits of `a`, and of `b` where `mask` has them.
+    unsafe fn or_masked_bytes(a: Self::Bytes, b: Self::Bytes, mask: u8) -> Self::Bytes;
+    /// Shifts left. What crosses from byte to byte is unspecified: mask it away.
+    unsafe fn shift_left_bytes(a: Self::Bytes, by: i32) -> Self::Bytes;
+    /// Shifts right. What crosses from byte to byte is unspecified: mask it away.
+    unsafe fn shift_right_bytes(a: Self::Bytes, by: i32) -> Self::Bytes;
+
+    /// `sums` plus, per lane, the four products of its weights (below 128) and the four
+    /// activations.
+    unsafe fn dot(sums: Self::Ints, weights: Self::Bytes, activations: *const u8) -> Self::Ints;
+    /// As `dot`, of `weights - 128` for any bytes; on a level that cannot subtract in passing,
+    /// the sum is short by what `begin_centred` and `continue_centred` put in.
+    unsafe fn dot_centred(sums: Self::Ints, weights: Self::Bytes, activations: *const u8) -> Self::Ints;
+    /// The sums before the `dot_centred` of activations whose sum times -128 is `offset`.
+    unsafe fn begin_centred(offset: i32) -> Self::Ints;
+    /// Sums to which further activations, of that `offset`, are to be added.
+    unsafe fn continue_centred(sums: Self::Ints, offset: i32) -> Self::Ints;
+
+    /// The largest magnitude among 32 values, as bits without the sign: infinities and NaNs
+    /// come out above every finite value.
+    unsafe fn largest_magnitude_bits(values: *const f32) -> u32;
+    /// Writes `round_ties_even(value * factor)` of 16 values as `i8`; answers with their sum.
+    /// The results must lie in -127..=127.
+    unsafe fn quantize(values: *const f32, factor: f32, to: *mut u8) -> i32;
+}

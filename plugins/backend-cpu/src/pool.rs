@@ -1,0 +1,470 @@
+//! The threads of a device and its queue of launches.
+//!
+//! A job is a list of phases; a phase is a number of chunks that may run in any order on any thread. Threads take
+//! chunks until a phase has none left, and whoever finishes the last one opens the next phase. So any number of
+//! threads may take part at any time: the workers, which are woken by a launch, and whoever waits for the result,
+//! who is the first worker. Nothing here allocates after the pool was made.
+//!
+//! How a chunk is taken: `phase` holds a serial number and the count of chunks, `next` the same serial number and
+//! the next chunk. A chunk is taken by compare-and-swap on `next`, which fails for a thread that still looks at an
+//! older phase. Serial numbers only grow, over all jobs.
+
+use crate::semaphore::Timeline;
+use paceline_plugin_api::{Error, ErrorKind, Result};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Launches that may be queued at a time.
+const QUEUE_CAPACITY: usize = 256;
+/// Semaphores on one launch.
+pub(crate) const MAX_POINTS: usize = 8;
+/// Tries before a thread that waits for a phase gives its time away.
+const SPINS_IN_PHASE: u32 = 4_000;
+/// Tries before a worker without a job goes to sleep: about 50 µs, more than a sampler takes.
+const SPINS_WITHOUT_JOB: u32 = 20_000;
+/// Count of chunks that says: there is no job.
+const NO_JOB: u32 = u32::MAX;
+
+/// What the pool runs.
+pub(crate) trait Work: Send + Sync {
+    /// Number of phases.
+    fn phases(&self) -> usize;
+    /// Called once before the first phase, when nothing of the job before runs any more.
+    fn begin(&self, slot: u32);
+    /// Number of chunks of a phase in this run of `slot`.
+    fn chunks(&self, phase: usize, slot: u32) -> usize;
+    /// Runs one chunk on thread `thread`.
+    fn run(&self, phase: usize, chunk: usize, slot: u32, thread: usize);
+    /// The job is over; called once, before anything is signalled.
+    fn finished(&self, outcome: &Result<()>);
+}
+
+/// A point on a timeline, kept by a queued launch.
+pub(crate) type QueuedPoint = Option<(Arc<Timeline>, u64)>;
+
+/// A launch in the queue.
+pub(crate) struct Launch {
+    pub work: Arc<dyn Work>,
+    pub slot: u32,
+    pub waits: [QueuedPoint; MAX_POINTS],
+    pub signals: [QueuedPoint; MAX_POINTS],
+}
+
+impl Launch {
+    fn is_ready(&self) -> bool {
+        self.waits.iter().flatten().all(|(timeline, value)| timeline.is_reached(*value) || timeline.has_failed())
+    }
+
+    fn failed_wait(&self) -> Option<Error> {
+        self.waits.iter().flatten().find_map(|(timeline, _)| timeline.failure())
+    }
+}
+
+struct Queue {
+    waiting: VecDeque<Launch>,
+    current: Option<Box<Launch>>,
+    /// The box of the last job, used again.
+    spare: Option<Box<Launch>>,
+    closed: bool,
+}
+
+/// See the module's documentation.
+pub struct Pool {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    sleepers: AtomicUsize,
+    /// Serial number and count of chunks of the open phase.
+    phase: AtomicU64,
+    /// Serial number and next chunk.
+    next: AtomicU64,
+    done: AtomicU32,
+    /// Serial number of the current job's first phase.
+    base: AtomicU32,
+    job: AtomicPtr<Launch>,
+    participants: AtomicUsize,
+    /// Somebody who waits takes part.
+    helper: AtomicBool,
+    failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+    waits: AtomicU64,
+}
+
+fn pack(high: u32, low: u32) -> u64 {
+    (u64::from(high) << 32) | u64::from(low)
+}
+
+fn unpack(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+impl Pool {
+    /// A pool of `threads`, of which one is whoever waits.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn new(threads: usize) -> Result<Arc<Self>> {
+        let pool = Arc::new(Self {
+            queue: Mutex::new(Queue {
+                waiting: VecDeque::with_capacity(QUEUE_CAPACITY),
+                current: None,
+                spare: None,
+                closed: false,
+            }),
+            wake: Condvar::new(),
+            sleepers: AtomicUsize::new(0),
+            phase: AtomicU64::new(pack(0, NO_JOB)),
+            next: AtomicU64::new(pack(0, 0)),
+            done: AtomicU32::new(0),
+            base: AtomicU32::new(0),
+            job: AtomicPtr::new(std::ptr::null_mut()),
+            participants: AtomicUsize::new(0),
+            helper: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            workers: Mutex::new(Vec::new()),
+            waits: AtomicU64::new(0),
+        });
+        let mut workers = Vec::with_capacity(threads);
+        for thread in 1..threads.max(1) {
+            let pool = Arc::clone(&pool);
+            let worker = std::thread::Builder::new()
+                .name(format!("paceline-cpu-{thread}"))
+                .spawn(move || pool.work(thread))
+                .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("cannot start a thread: {e}")))?;
+            workers.push(worker);
+        }
+        *pool.workers.lock().unwrap_or_else(PoisonError::into_inner) = workers;
+        Ok(pool)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits that found their value not yet reached.
+    pub fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    pub fn count_wait(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Queues a launch.
+    ///
+    /// # Errors
+    /// When too many launches are queued.
+    pub fn submit(&self, launch: Launch) -> Result<()> {
+        let mut queue = self.lock();
+        if queue.waiting.len() == QUEUE_CAPACITY {
+            return Err(Error::invalid(format!("{QUEUE_CAPACITY} launches are queued already")));
+        }
+        queue.waiting.push_back(launch);
+        self.start_next(&mut queue);
+        Ok(())
+    }
+
+    /// Starts the next launch if nothing runs and what it waits for is reached.
+    pub fn start_ready(&self) {
+        self.start_next(&mut self.lock());
+    }
+
+    fn start_next(&self, queue: &mut Queue) {
+        while queue.current.is_none() && queue.waiting.front().is_some_and(Launch::is_ready) {
+            let Some(launch) = queue.waiting.pop_front() else { return };
+            if let Some(error) = launch.failed_wait() {
+                conclude(&launch, &Err(error));
+                continue;
+            }
+            let current = match queue.spare.take() {
+                Some(mut spare) => {
+                    *spare = launch;
+                    spare
+                }
+                None => Box::new(launch),
+            };
+            self.failed.store(false, Ordering::Relaxed);
+            self.job.store(&raw mut **queue.current.insert(current), Ordering::Relaxed);
+            if let Some(launch) = &queue.current {
+                launch.work.begin(launch.slot);
+            }
+            let (serial, _) = unpack(self.phase.load(Ordering::Relaxed));
+            self.base.store(serial.wrapping_add(1), Ordering::Relaxed);
+            if !self.open_phase(serial.wrapping_add(1)) {
+                // There was nothing to do, so nobody took part.
+                self.conclude(queue);
+                continue;
+            }
+            if self.sleepers.load(Ordering::SeqCst) > 0 {
+                self.wake.notify_all();
+            }
+            return;
+        }
+    }
+
+    /// Opens phase `serial` of the current job, or the first after it that has chunks; false if there is none, which
+    /// ends the job. Only called by the one thread that may: who starts the job, or who finished the phase before.
+    fn open_phase(&self, mut serial: u32) -> bool {
+        // SAFETY: the job is alive until it is concluded, which happens after its last phase.
+        let job = unsafe { &*self.job.load(Ordering::Relaxed) };
+        let base = self.base.load(Ordering::Relaxed);
+        loop {
+            let index = serial.wrapping_sub(base) as usize;
+            let chunks = if index >= job.work.phases() {
+                NO_JOB
+            } else if self.failed.load(Ordering::Relaxed) {
+                0
+            } else {
+                let counted = catch_unwind(AssertUnwindSafe(|| job.work.chunks(index, job.slot)));
+                counted.map_or_else(
+                    |panic| {
+                        self.fail(panic);
+                        0
+                    },
+                    |chunks| chunks as u32,
+                )
+            };
+            if chunks == 0 {
+                serial = serial.wrapping_add(1);
+                continue;
+            }
+            self.done.store(0, Ordering::Relaxed);
+            self.next.store(pack(serial, 0), Ordering::Release);
+            // Sequentially consistent with the participants' count: see `conclude_alone`.
+            self.phase.store(pack(serial, chunks), Ordering::SeqCst);
+            return chunks != NO_JOB;
+        }
+    }
+
+    fn fail(&self, panic: Box<dyn std::any::Any + Send>) {
+        let error = paceline_plugin_api::error::catch::<()>(|| std::panic::resume_unwind(panic)).err();
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.is_none() {
+            *failure = error;
+        }
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Takes part in the current job until it is over; false if there is none.
+    fn participate(&self, thread: usize) -> bool {
+        self.participants.fetch_add(1, Ordering::SeqCst);
+        let mut word = self.phase.load(Ordering::SeqCst);
+        if unpack(word).1 == NO_JOB {
+            self.participants.fetch_sub(1, Ordering::SeqCst);
+            return false;
+        }
+        let float_state = FloatState::default_for_kernels();
+        // SAFETY: a phase is open, so the job is alive, and it stays so while there are participants.
+        let job = unsafe { &*self.job.load(Ordering::Acquire) };
+        let mut finisher = false;
+        while unpack(word).1 != NO_JOB {
+            if self.run_phase(job, word, thread) {
+                finisher = !self.open_phase(unpack(word).0.wrapping_add(1));
+            }
+            word = self.await_phase_after(word);
+        }
+        drop(float_state);
+        if finisher {
+            self.conclude_alone();
+        } else {
+            self.participants.fetch_sub(1, Ordering::SeqCst);
+        }
+        true
+    }
+
+    /// Takes chunks of a phase until there are none; true for the thread that finished the last one.
+    fn run_phase(&self, job: &Launch, word: u64, thread: usize) -> bool {
+        let (serial, chunks) = unpack(word);
+        let index = serial.wrapping_sub(self.base.load(Ordering::Relaxed)) as usize;
+        loop {
+            let next = self.next.load(Ordering::Acquire);
+            let (next_serial, chunk) = unpack(next);
+            if next_serial != serial || chunk >= chunks {
+                return false;
+            }
+            if self
+                .next
+                .compare_exchange_weak(next, pack(serial, chunk + 1), Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            if !self.failed.load(Ordering::Relaxed) {
+                let ran =
+                    catch_unwind(AssertUnwindSafe(|| job.work.run(index, chunk as usize, job.slot, thread)));
+                if let Err(panic) = ran {
+                    self.fail(panic);
+                }
+            }
+            if self.done.fetch_add(1, Ordering::AcqRel) + 1 == chunks {
+                return true;
+            }
+        }
+    }
+
+    fn await_phase_after(&self, word: u64) -> u64 {
+        let mut tries = 0;
+        loop {
+            let now = self.phase.load(Ordering::Acquire);
+            if now != word {
+                return now;
+            }
+            tries += 1;
+            if tries < SPINS_IN_PHASE {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Called by the thread that finished the last phase: waits until nobody else looks at the job, then concludes
+    /// it and starts the next one.
+    ///
+    /// A thread first counts itself as a participant and then looks at the phase; this thread first closed the
+    /// phase and then looks at the count. With sequential consistency one of the two sees the other.
+    fn conclude_alone(&self) {
+        let mut tries = 0;
+        while self.participants.load(Ordering::SeqCst) != 1 {
+            tries += 1;
+            if tries < SPINS_IN_PHASE {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        let mut queue = self.lock();
+        self.participants.fetch_sub(1, Ordering::SeqCst);
+        self.conclude(&mut queue);
+        self.start_next(&mut queue);
+    }
+
+    /// Ends the current job: reports, signals, and keeps its box.
+    fn conclude(&self, queue: &mut Queue) {
+        self.job.store(std::ptr::null_mut(), Ordering::Relaxed);
+        let outcome = match self.failed.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => {
+                let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Err(failure.unwrap_or_else(|| Error::new(ErrorKind::Panic, "a worker failed")))
+            }
+        };
+        if let Some(launch) = queue.current.take() {
+            conclude(&launch, &outcome);
+            queue.spare = Some(launch);
+        }
+    }
+
+    /// Takes part in the current job as the waiting thread; false if there is nothing to do for it.
+    pub fn help(&self) -> bool {
+        // One helper at a time: it has thread number 0 and its scratch.
+        if self.helper.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        self.start_ready();
+        let took_part = self.participate(0);
+        self.helper.store(false, Ordering::Release);
+        took_part
+    }
+
+    fn work(&self, thread: usize) {
+        loop {
+            let mut tries = 0;
+            while tries < SPINS_WITHOUT_JOB {
+                if self.participate_if_open(thread) {
+                    tries = 0;
+                } else {
+                    tries += 1;
+                    std::hint::spin_loop();
+                }
+            }
+            let mut queue = self.lock();
+            if queue.closed {
+                return;
+            }
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            if queue.current.is_none() && !queue.closed {
+                queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            if queue.closed {
+                return;
+            }
+        }
+    }
+
+    fn participate_if_open(&self, thread: usize) -> bool {
+        unpack(self.phase.load(Ordering::Acquire)).1 != NO_JOB && self.participate(thread)
+    }
+
+    /// Ends the workers. Called when the device is closed.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.wake.notify_all();
+        let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
+        for worker in workers {
+            // A worker's panics were caught; one that is lost has nothing to tell.
+            let _ = worker.join();
+        }
+    }
+}
+
+fn conclude(launch: &Launch, outcome: &Result<()>) {
+    launch.work.finished(outcome);
+    for (timeline, value) in launch.signals.iter().flatten() {
+        if let Err(error) = outcome {
+            timeline.fail(error.clone());
+        }
+        timeline.signal(*value);
+    }
+}
+
+/// Keeps the floating-point state at its default, which Rust code assumes, while kernels run on this thread; the
+/// caller's own state comes back afterwards. So all threads treat subnormals and rounding alike.
+struct FloatState {
+    #[cfg(target_arch = "x86_64")]
+    before: u32,
+}
+
+#[cfg(target_arch = "x86_64")]
+const DEFAULT_MXCSR: u32 = 0x1F80;
+/// The flags that record exceptions do not matter.
+#[cfg(target_arch = "x86_64")]
+const MXCSR_CONTROL: u32 = 0xFFC0;
+
+impl FloatState {
+    #[cfg(target_arch = "x86_64")]
+    fn default_for_kernels() -> Self {
+        let mut before = 0u32;
+        // SAFETY: stores the control register of this thread's vector unit.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut before, options(nostack)) };
+        if before & MXCSR_CONTROL != DEFAULT_MXCSR {
+            set_mxcsr(DEFAULT_MXCSR);
+        }
+        Self { before }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn default_for_kernels() -> Self {
+        Self {}
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn set_mxcsr(value: u32) {
+    // SAFETY: loads a value that this thread had before, or the default that Rust assumes.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, readonly)) };
+}
+
+impl Drop for FloatState {
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        if self.before & MXCSR_CONTROL != DEFAULT_MXCSR {
+            set_mxcsr(self.before);
+        }
+    }
+}

@@ -1,0 +1,766 @@
+//! Nodes to kernels.
+
+use super::memory::{Intermediate, assign};
+use super::schedule::phases;
+use super::{
+    ALIGNMENT, AttentionWork, Cache, Check, ConvWork, CpuPlan, DeltaWork, Id, Kernel, Linear, Live, Place, Program,
+    RowKernel, StateLayout,
+};
+use crate::capabilities::Capabilities;
+use crate::kernels::conv::MAX_TAPS;
+use crate::kernels::elementwise::Activation;
+use crate::kernels::kv::{BLOCK, CellFormat};
+use crate::kernels::rope::RopePairing;
+use crate::layout::Layout;
+use crate::quantized;
+use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, UNLIMITED_ROWS, WeightLayout};
+use paceline_plugin_api::graph::ops::Attributes;
+use paceline_plugin_api::graph::{DType, Graph, Node, StateKind, Value, ValueId, ValueKind};
+use paceline_plugin_api::{Error, Result};
+use std::collections::HashMap;
+
+/// Names the arithmetic of all kernels; changes when any kernel's bits change.
+const NUMERICS_FAMILY: &str = "cpu kernels 1";
+
+/// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
+pub(crate) fn lower(
+    graph: Graph,
+    capabilities: Capabilities,
+    layouts: &[WeightLayout],
+) -> Result<CpuPlan> {
+    let results = graph.results();
+    if results.iter().enumerate().any(|(i, r)| results[..i].iter().any(|other| other.value == r.value)) {
+        return Err(Error::invalid("a value is marked as a result twice"));
+    }
+    let mut lowering = Lowering::new(&graph, layouts)?;
+    let mut nodes = Vec::with_capacity(graph.nodes().len());
+    for node in graph.nodes() {
+        nodes.push(match lowering.node(node) {
+            Ok(kernel) => lowering.describe(node, kernel),
+            Err(reason) => NodePlan::Refused { reason },
+        });
+    }
+    let refused = nodes.iter().any(|n| matches!(n, NodePlan::Refused { .. }));
+    if refused {
+        lowering.kernels.clear();
+    }
+    let program = lowering.finish(capabilities);
+    let states = program
+        .states
+        .iter()
+        .map(|layout| StatePlan {
+            bytes: layout.bytes() as u64,
+            alignment: ALIGNMENT as u64,
+            layout: match layout {
+                StateLayout::Cache { format, .. } => 1 + *format as u64,
+                StateLayout::Plain { .. } => 0x100,
+            },
+        })
+        .collect();
+    let summary = PlanSummary {
+        workspace_bytes: program.workspace_bytes as u64,
+        workspace_alignment: ALIGNMENT as u64,
+        parameter_bytes: graph.parameter_bytes(),
+        result_bytes: graph.result_bytes(),
+        nodes,
+        states,
+    };
+    Ok(CpuPlan::new(program, graph, summary))
+}
+
+struct Lowering<'g> {
+    graph: &'g Graph,
+    kernels: Vec<Kernel>,
+    checks: Vec<Check>,
+    rotations: Vec<(usize, f64)>,
+    counters: Vec<Id>,
+    places: Vec<Option<Place>>,
+    intermediates: Vec<Intermediate>,
+    /// The value whose memory another one is: reshapes are free.
+    root: Vec<Id>,
+    /// Layouts of weights, by value.
+    layouts: HashMap<Id, Layout>,
+    /// Indices of states among the states, by value.
+    states: HashMap<Id, usize>,
+    state_layouts: Vec<StateLayout>,
+    quantized: HashMap<Id, Id>,
+    angles: HashMap<(Id, usize), Id>,
+    visible: HashMap<(Id, usize, bool), Id>,
+}
+
+type Lowered<T> = std::result::Result<T, String>;
+
+impl<'g> Lowering<'g> {
+    fn new(graph: &'g Graph, layouts: &[WeightLayout]) -> Result<Self> {
+        let values = graph.values();
+        let mut lowering = Self {
+            graph,
+            kernels: Vec::new(),
+            checks: Vec::new(),
+            rotations: Vec::new(),
+            counters: Vec::new(),
+            places: vec![None; values.len()],
+            intermediates: Vec::new(),
+            root: (0..values.len()).collect(),
+            layouts: HashMap::new(),
+            states: HashMap::new(),
+            state_layouts: Vec::new(),
+            quantized: HashMap::new(),
+            angles: HashMap::new(),
+            visible: HashMap::new(),
+        };
+        for (index, id) in graph.weights().enumerate() {
+            let layout = Layout::from_id(layouts[index].layout).ok_or_else(|| {
+                Error::invalid(format!(
+                    "weight `{}`: layout {} is not the CPU backend's",
+                    graph.value(id).name,
+                    layouts[index].layout
+                ))
+            })?;
+            lowering.places[id.index()] = Some(Place::Weight(index));
+            lowering.layouts.insert(id.index(), layout);
+        }
+        for (index, id) in graph.states().enumerate() {
+            lowering.places[id.index()] = Some(Place::State(index));
+            lowering.states.insert(id.index(), index);
+            lowering.state_layouts.push(state_layout(graph.value(id)));
+        }
+        for id in graph.parameters() {
+            if let ValueKind::Parameter { offset } = graph.value(id).kind {
+                lowering.places[id.index()] = Some(Place::Parameter(offset as usize));
+            }
+        }
+        lowering.check_counts();
+        Ok(lowering)
+    }
+
+    fn check_counts(&mut self) {
+        let mut largest: HashMap<usize, usize> = HashMap::new();
+        for value in self.graph.values() {
+            if let Some(offset) = self.live(value).offset {
+                let max = value.shape.first() as usize;
+                largest.entry(offset).and_modify(|known| *known = max.min(*known)).or_insert(max);
+            }
+        }
+        let mut counts: Vec<_> = largest.into_iter().collect();
+        counts.sort_unstable();
+        self.checks.extend(counts.into_iter().map(|(offset, max)| Check::Count { offset, max }));
+    }
+
+    fn value(&self, id: ValueId) -> &'g Value {
+        self.graph.value(id)
+    }
+
+    fn live(&self, value: &Value) -> Live {
+        let offset = value.live.and_then(|id| match self.graph.value(id).kind {
+            ValueKind::Parameter { offset } => Some(offset as usize),
+            _ => None,
+        });
+        Live { offset, max: value.shape.first() as usize }
+    }
+
+    fn root(&self, id: ValueId) -> Id {
+        self.root[id.index()]
+    }
+
+    fn parameter_offset(&self, id: ValueId) -> Lowered<usize> {
+        match self.value(id).kind {
+            ValueKind::Parameter { offset } => Ok(offset as usize),
+            _ => Err("it must be a parameter here".into()),
+        }
+    }
+
+    /// A new intermediate.
+    fn intermediate(&mut self, bytes: usize) -> Id {
+        let id = self.places.len();
+        self.places.push(None);
+        self.root.push(id);
+        self.intermediates.push(Intermediate { id, bytes });
+        id
+    }
+
+    /// Gives a node's output a place: in the result block if it is a result, else in the workspace.
+    fn output(&mut self, id: ValueId) -> Lowered<Id> {
+        let bytes = self.value(id).bytes().ok_or("its output has no size")? as usize;
+        match self.graph.results().iter().find(|r| r.value == id) {
+            Some(result) => self.places[id.index()] = Some(Place::Result(result.offset as usize)),
+            None => self.intermediates.push(Intermediate { id: id.index(), bytes }),
+        }
+        Ok(id.index())
+    }
+
+    /// Elements of an input that is read one by one: an activation or a weight in plain layout.
+    fn elements(&self, id: ValueId) -> Lowered<Id> {
+        match self.layouts.get(&id.index()) {
+            Some(Layout::Packed(_)) => Err(format!(
+                "weight `{}` is laid out for products, not for elements",
+                self.value(id).name
+            )),
+            _ => Ok(self.root(id)),
+        }
+    }
+
+    fn packed(&self, id: ValueId) -> Lowered<crate::weights::WeightType> {
+        match self.layouts.get(&id.index()) {
+            Some(Layout::Packed(kind)) => Ok(*kind),
+            _ => Err(format!("weight `{}` is not laid out for products", self.value(id).name)),
+        }
+    }
+
+    fn rows(&mut self, value: &Value, kernel: RowKernel) {
+        let live = self.live(value);
+        let width = value.shape.row_elements() as usize;
+        self.kernels.push(Kernel::Rows { live, chain: vec![(kernel, width)] });
+    }
+
+    /// Lowers one node and returns its kernel's name, or why it has none.
+    fn node(&mut self, node: &Node) -> Lowered<&'static str> {
+        if node.version != 1 {
+            return Err(format!("the CPU backend does not know {}/{}", node.operation, node.version));
+        }
+        let attributes = Attributes::of(node);
+        let x = node.inputs.first().copied();
+        let first = x.map(|id| self.value(id));
+        let (Some(x), Some(value)) = (x, first) else {
+            return Err("it has no inputs".into());
+        };
+        match node.operation.as_str() {
+            "embed" => self.embed(node),
+            "rms_norm" => {
+                let mut operands = node.inputs[1..].iter();
+                let mut operand = |present: bool, this: &Self| -> Lowered<Option<Id>> {
+                    match operands.next().filter(|_| present) {
+                        Some(&id) => this.elements(id).map(Some),
+                        None => Ok(None),
+                    }
+                };
+                let weight = if attributes.flag("weight") { operand(true, self)? } else { None };
+                let gate = operand(attributes.flag("gate"), self)?;
+                let kernel = RowKernel::RmsNorm {
+                    x: self.elements(x)?,
+                    weight,
+                    gate,
+                    epsilon: attributes.float("eps") as f32,
+                    norm: value.shape.last() as usize,
+                    out: self.output(node.outputs[0])?,
+                };
+                self.rows(value, kernel);
+                Ok("rms_norm")
+            }
+            "l2_norm" => {
+                let kernel = RowKernel::L2Norm {
+                    x: self.elements(x)?,
+                    epsilon: attributes.float("eps") as f32,
+                    norm: value.shape.last() as usize,
+                    out: self.output(node.outputs[0])?,
+                };
+                self.rows(value, kernel);
+                Ok("l2_norm")
+            }
+            "linear" => self.linear(node),
+            "add" | "mul" => self.broadcast(node),
+            "scale" => {
+                let factor = attributes.float("factor") as f32;
+                let kernel =
+                    RowKernel::Scale { x: self.elements(x)?, factor, out: self.output(node.outputs[0])? };
+                self.rows(value, kernel);
+                Ok("scale")
+            }
+            "activation" => {
+                let kind = attributes.text("kind");
+                let softcap = attributes.float("softcap") as f32;
+                // The kernel caps before the function; the operation is c·f(x/c), the same for tanh alone.
+                let (kind, cap) = match (kind, softcap != 0.0) {
+                    ("tanh", true) => (Activation::Identity, Some(softcap)),
+                    (_, true) => return Err(format!("softcap with `{kind}` has no kernel, only with tanh")),
+                    (_, false) => (activation(kind)?, None),
+                };
+                let kernel = RowKernel::Activation {
+                    x: self.elements(x)?,
+                    kind,
+                    cap,
+                    out: self.output(node.outputs[0])?,
+                };
+                self.rows(value, kernel);
+                Ok("activation")
+            }
+            "glu" => {
+                let kernel = RowKernel::Glu {
+                    gate: self.elements(x)?,
+                    up: self.elements(node.inputs[1])?,
+                    kind: activation(attributes.text("kind"))?,
+                    out: self.output(node.outputs[0])?,
+                };
+                self.rows(value, kernel);
+                Ok("glu")
+            }
+            "reshape" => self.reshape(node),
+            "slice" => {
+                let kernel = RowKernel::Columns {
+                    x: self.elements(x)?,
+                    from_width: value.shape.last() as usize,
+                    from: attributes.integer("offset") as usize,
+                    out: self.output(node.outputs[0])?,
+                    to_width: attributes.integer("length") as usize,
+                    to: 0,
+                    count: attributes.integer("length") as usize,
+                };
+                self.rows(value, kernel);
+                Ok("slice")
+            }
+            "concat" => self.concat(node),
+            "rope" => self.rope(node),
+            "table_update" => self.table_update(node),
+            "kv_append" => self.kv_append(node),
+            "attention" => self.attention(node),
+            "conv_causal" => self.conv(node),
+            "gated_delta_net" => self.delta(node),
+            "select_rows" => self.select_rows(node),
+            "argmax" => {
+                let (x, ids) = (self.elements(x)?, self.output(node.outputs[0])?);
+                let faults = self.output(node.outputs[1])?;
+                self.counters.push(faults);
+                self.rows(value, RowKernel::Argmax { x, ids, faults });
+                Ok("argmax")
+            }
+            "top_k" => {
+                let kernel = RowKernel::TopK {
+                    x: self.elements(x)?,
+                    count: attributes.integer("k") as usize,
+                    ids: self.output(node.outputs[0])?,
+                    values: self.output(node.outputs[1])?,
+                };
+                self.rows(value, kernel);
+                Ok("top_k")
+            }
+            "softmax" => {
+                let kernel = RowKernel::Softmax {
+                    x: self.elements(x)?,
+                    norm: value.shape.last() as usize,
+                    out: self.output(node.outputs[0])?,
+                };
+                self.rows(value, kernel);
+                Ok("softmax")
+            }
+            other => Err(format!("the CPU backend does not know {other}/{}", node.version)),
+        }
+    }
+
+    fn embed(&mut self, node: &Node) -> Lowered<&'static str> {
+        let kind = self.packed(node.inputs[1])?;
+        let out = self.output(node.outputs[0])?;
+        let faults = self.output(node.outputs[1])?;
+        self.counters.push(faults);
+        let kernel = RowKernel::Embed {
+            ids: self.root(node.inputs[0]),
+            table: node.inputs[1].index(),
+            kind,
+            vocabulary: self.value(node.inputs[1]).shape.first() as usize,
+            out,
+            faults,
+        };
+        self.rows(self.value(node.outputs[0]), kernel);
+        Ok("embed")
+    }
+
+    fn linear(&mut self, node: &Node) -> Lowered<&'static str> {
+        let kind = self.packed(node.inputs[1])?;
+        let x = node.inputs[0];
+        let value = self.value(x);
+        let k = value.shape.last() as usize;
+        let plain = self.elements(x)?;
+        let activations = if !kind.is_quantized() {
+            plain
+        } else if let Some(&known) = self.quantized.get(&plain) {
+            known
+        } else {
+            let out = self.intermediate(value.shape.first() as usize * quantized::row_bytes(k));
+            self.rows(value, RowKernel::Quantize { x: plain, out });
+            self.quantized.insert(plain, out);
+            out
+        };
+        let bias = node.inputs.get(2).map(|&id| self.elements(id)).transpose()?;
+        let out = self.output(node.outputs[0])?;
+        let n = self.value(node.inputs[1]).shape.first() as usize;
+        let weight = node.inputs[1].index();
+        let live = self.live(value);
+        self.kernels.push(Kernel::Linear(Linear { weight, kind, n, k, activations, bias, out, live }));
+        Ok(if kind.is_quantized() { "linear over panels, int8" } else { "linear over panels, f32" })
+    }
+
+    fn broadcast(&mut self, node: &Node) -> Lowered<&'static str> {
+        let (value, other) = (self.value(node.inputs[0]), self.value(node.inputs[1]));
+        // The second operand is either repeated whole within a row, or a row of its own.
+        let y_width = match other.shape.rank() == value.shape.rank() {
+            true => other.shape.row_elements() as usize,
+            false => other.shape.elements().unwrap_or(0) as usize,
+        };
+        if other.shape.rank() == value.shape.rank() && value.shape.rank() < 2 {
+            return Err("operands of one dimension have no kernel".into());
+        }
+        let (x, y) = (self.elements(node.inputs[0])?, self.elements(node.inputs[1])?);
+        let out = self.output(node.outputs[0])?;
+        // A width of 0 says that y has rows like x.
+        let y_width = if other.shape.rank() == value.shape.rank() { 0 } else { y_width };
+        let add = node.operation == "add";
+        let kernel = match add {
+            true => RowKernel::Add { x, y, y_width, out },
+            false => RowKernel::Mul { x, y, y_width, out },
+        };
+        self.rows(value, kernel);
+        Ok(if add { "add" } else { "mul" })
+    }
+
+    fn reshape(&mut self, node: &Node) -> Lowered<&'static str> {
+        let (x, output) = (node.inputs[0], node.outputs[0]);
+        let is_result = self.graph.results().iter().any(|r| r.value == output);
+        let (value, out) = (self.value(x), self.value(output));
+        // Axis 0 counts rows; a reshape that changes it, or whose output has a place of its own, is a copy.
+        if !is_result && value.shape.first() == out.shape.first() {
+            self.root[output.index()] = self.elements(x)?;
+            return Ok("view");
+        }
+        if value.shape.first() != out.shape.first() {
+            return Err("a reshape that changes axis 0 has no kernel".into());
+        }
+        let width = value.shape.row_elements() as usize;
+        let kernel = RowKernel::Columns {
+            x: self.elements(x)?,
+            from_width: width,
+            from: 0,
+            out: self.output(output)?,
+            to_width: width,
+            to: 0,
+            count: width,
+        };
+        self.rows(value, kernel);
+        Ok("copy")
+    }
+
+    fn concat(&mut self, node: &Node) -> Lowered<&'static str> {
+        let out = self.output(node.outputs[0])?;
+        let to_width = self.value(node.outputs[0]).shape.last() as usize;
+        let mut to = 0;
+        for &id in &node.inputs {
+            let value = self.value(id);
+            let from_width = value.shape.last() as usize;
+            let x = self.elements(id)?;
+            let kernel = RowKernel::Columns { x, from_width, from: 0, out, to_width, to, count: from_width };
+            self.rows(value, kernel);
+            to += from_width;
+        }
+        Ok("concat")
+    }
+
+    fn rope(&mut self, node: &Node) -> Lowered<&'static str> {
+        let attributes = Attributes::of(node);
+        let value = self.value(node.inputs[0]);
+        let (rotary, base) = (attributes.integer("rotary") as usize, attributes.float("base"));
+        let pairing = match attributes.text("pairing") {
+            "half" => RopePairing::Halves,
+            "adjacent" => RopePairing::Adjacent,
+            other => return Err(format!("pairing `{other}` has no kernel")),
+        };
+        let known = self.rotations.iter().position(|&r| r == (rotary, base));
+        let table = known.unwrap_or_else(|| {
+            self.rotations.push((rotary, base));
+            self.rotations.len() - 1
+        });
+        let positions = self.root(node.inputs[1]);
+        let angles = match self.angles.get(&(positions, table)) {
+            Some(&known) => known,
+            None => {
+                let out = self.intermediate(value.shape.first() as usize * rotary * size_of::<f32>());
+                self.rows(self.value(node.inputs[1]), RowKernel::Angles { positions, table, out });
+                self.angles.insert((positions, table), out);
+                out
+            }
+        };
+        let kernel = RowKernel::Rope {
+            x: self.elements(node.inputs[0])?,
+            angles,
+            pairs: rotary / 2,
+            heads: value.shape.dims()[1] as usize,
+            pairing,
+            out: self.output(node.outputs[0])?,
+        };
+        self.rows(value, kernel);
+        Ok("rope")
+    }
+
+    fn table_update(&mut self, node: &Node) -> Lowered<&'static str> {
+        let shape = table_shape(self.value(node.inputs[0]));
+        let live = self.live(self.value(node.inputs[1]));
+        let offset = self.parameter_offset(node.inputs[1])?;
+        self.checks.push(Check::Updates { offset, live, shape });
+        let (table, updates) = (node.inputs[0].index(), node.inputs[1].index());
+        self.kernels.push(Kernel::TableUpdate { table, shape, updates, live });
+        Ok("table_update")
+    }
+
+    fn cache(&self, id: ValueId) -> Lowered<Cache> {
+        match self.state_layouts[self.states[&id.index()]] {
+            StateLayout::Cache { format, blocks, heads, width } => {
+                Ok(Cache { state: id.index(), format, blocks, heads, width })
+            }
+            StateLayout::Plain { .. } => {
+                Err(format!("a KV cache of {} has no kernel; f32, f16 and q8_0 have", self.value(id).dtype))
+            }
+        }
+    }
+
+    fn kv_append(&mut self, node: &Node) -> Lowered<&'static str> {
+        let value = self.value(node.inputs[0]);
+        let caches = [self.cache(node.inputs[2])?, self.cache(node.inputs[3])?];
+        if caches[0].width != caches[1].width {
+            return Err("keys and values of different width have no kernel".into());
+        }
+        let offset = self.parameter_offset(node.inputs[4])?;
+        let live = self.live(self.value(node.inputs[4]));
+        let limit = caches.map(|c| c.blocks * BLOCK).into_iter().min().unwrap_or(0);
+        self.checks.push(Check::Cells { offset, live, limit });
+        let kernel = RowKernel::KvAppend {
+            k: self.elements(node.inputs[0])?,
+            v: self.elements(node.inputs[1])?,
+            caches,
+            cells: node.inputs[4].index(),
+        };
+        self.rows(value, kernel);
+        Ok("kv_append")
+    }
+
+    fn sequences(&mut self, id: ValueId, rows: Live, slots: usize, positions: usize) -> Lowered<Live> {
+        let offset = self.parameter_offset(id)?;
+        let live = self.live(self.value(id));
+        let check = Check::Sequences { offset, live, rows, slots, positions };
+        if !self.checks.contains(&check) {
+            self.checks.push(check);
+        }
+        Ok(live)
+    }
+
+    fn attention(&mut self, node: &Node) -> Lowered<&'static str> {
+        let attributes = Attributes::of(node);
+        let value = self.value(node.inputs[0]);
+        let rows = self.live(value);
+        let table_shape = table_shape(self.value(node.inputs[3]));
+        let sequences_live =
+            self.sequences(node.inputs[4], rows, table_shape[0], table_shape[1] * BLOCK)?;
+        let (window, causal) = (attributes.integer("window") as usize, attributes.flag("causal"));
+        let key = (node.inputs[4].index(), window, causal);
+        let known = self.visible.get(&key).copied();
+        let visible = match known {
+            Some(id) => id,
+            None => self.intermediate(rows.max * 2 * size_of::<i32>()),
+        };
+        let softcap = attributes.float("softcap") as f32;
+        let work = AttentionWork {
+            q: self.elements(node.inputs[0])?,
+            caches: [self.cache(node.inputs[1])?, self.cache(node.inputs[2])?],
+            table: node.inputs[3].index(),
+            table_shape,
+            sequences: node.inputs[4].index(),
+            sequences_live,
+            sinks: node.inputs.get(5).map(|&id| self.elements(id)).transpose()?,
+            scale: attributes.float("scale") as f32,
+            cap: (softcap != 0.0).then_some(softcap),
+            window,
+            causal,
+            heads: value.shape.dims()[1] as usize,
+            rows,
+            visible,
+            out: self.output(node.outputs[0])?,
+        };
+        if known.is_none() {
+            self.visible.insert(key, visible);
+            self.kernels.push(Kernel::Visible(work.clone()));
+        }
+        self.kernels.push(Kernel::Attention(work));
+        Ok("attention over blocks of 256")
+    }
+
+    fn conv(&mut self, node: &Node) -> Lowered<&'static str> {
+        let value = self.value(node.inputs[0]);
+        let taps = self.value(node.inputs[1]).shape.last() as usize;
+        if taps > MAX_TAPS {
+            return Err(format!("a convolution of {taps} taps has no kernel; at most {MAX_TAPS}"));
+        }
+        let rows = self.live(value);
+        let slots = self.value(node.inputs[2]).shape.first() as usize;
+        let work = ConvWork {
+            x: self.elements(node.inputs[0])?,
+            weight: self.elements(node.inputs[1])?,
+            state: node.inputs[2].index(),
+            slots,
+            sequences: node.inputs[3].index(),
+            sequences_live: self.sequences(node.inputs[3], rows, slots, usize::MAX)?,
+            channels: value.shape.last() as usize,
+            taps,
+            silu: Attributes::of(node).text("activation") == "silu",
+            rows,
+            out: self.output(node.outputs[0])?,
+        };
+        self.kernels.push(Kernel::Conv(work));
+        Ok("conv_causal")
+    }
+
+    fn delta(&mut self, node: &Node) -> Lowered<&'static str> {
+        let (q, v) = (self.value(node.inputs[0]), self.value(node.inputs[2]));
+        let rows = self.live(v);
+        let slots = self.value(node.inputs[5]).shape.first() as usize;
+        let mut inputs = [0; 5];
+        for (input, &id) in inputs.iter_mut().zip(&node.inputs) {
+            *input = self.elements(id)?;
+        }
+        let work = DeltaWork {
+            inputs,
+            state: node.inputs[5].index(),
+            slots,
+            sequences: node.inputs[6].index(),
+            sequences_live: self.sequences(node.inputs[6], rows, slots, usize::MAX)?,
+            key_heads: q.shape.dims()[1] as usize,
+            value_heads: v.shape.dims()[1] as usize,
+            key_width: q.shape.last() as usize,
+            value_width: v.shape.last() as usize,
+            scale: Attributes::of(node).float("scale") as f32,
+            rows,
+            out: self.output(node.outputs[0])?,
+        };
+        self.kernels.push(Kernel::Delta(work));
+        Ok("gated_delta_net, sequential")
+    }
+
+    fn select_rows(&mut self, node: &Node) -> Lowered<&'static str> {
+        let value = self.value(node.inputs[0]);
+        let kernel = RowKernel::SelectRows {
+            x: self.elements(node.inputs[0])?,
+            x_rows: value.shape.first() as usize,
+            rows: self.root(node.inputs[1]),
+            out: self.output(node.outputs[0])?,
+        };
+        self.rows(self.value(node.outputs[0]), kernel);
+        Ok("select_rows")
+    }
+
+    /// What the plan says about a node that has a kernel.
+    fn describe(&self, node: &Node, kernel: &str) -> NodePlan {
+        let mut numerics = Fnv::new();
+        numerics.text(NUMERICS_FAMILY);
+        numerics.text(kernel);
+        numerics.text(&node.operation);
+        for (key, value) in &node.attributes {
+            // Dimensions count rows; everything else decides bits.
+            if key != "dims" {
+                numerics.text(&format!("{key}={value:?}"));
+            }
+        }
+        let (mut bytes_read, mut operations) = (0, 0);
+        for &id in &node.inputs {
+            let value = self.value(id);
+            match value.kind {
+                ValueKind::Weight => {
+                    numerics.text(&value.dtype.to_string());
+                    bytes_read += value.bytes().unwrap_or(0);
+                    let rows = self.value(node.inputs[0]).shape.first();
+                    operations += u64::from(rows) * value.shape.elements().unwrap_or(0);
+                }
+                ValueKind::State(StateKind::PerPosition) => numerics.text(&value.dtype.to_string()),
+                ValueKind::State(_) => bytes_read += value.bytes().unwrap_or(0),
+                _ => {}
+            }
+        }
+        if node.operation == "embed" {
+            let row = self.value(node.outputs[0]).shape.row_elements() * 4;
+            (bytes_read, operations) = (row * u64::from(self.value(node.inputs[0]).shape.first()), 0);
+        }
+        NodePlan::Kernel {
+            kernel: kernel.to_owned(),
+            row_invariance: UNLIMITED_ROWS,
+            numerics: numerics.0,
+            bytes_read,
+            operations,
+        }
+    }
+
+    fn finish(self, capabilities: Capabilities) -> Program {
+        let phases = phases(self.kernels);
+        let scratch_floats =
+            phases.iter().flatten().map(Kernel::scratch_floats).max().unwrap_or(0).next_multiple_of(ALIGNMENT / 4);
+        let (offsets, mut total) = assign(&phases, &self.intermediates);
+        let mut places: Vec<Option<Place>> = self.places;
+        for (id, offset) in offsets {
+            places[id] = Some(Place::Workspace(offset));
+        }
+        let scratch = total;
+        total += scratch_floats * size_of::<f32>() * capabilities.threads;
+        Program {
+            phases,
+            // A value that no kernel touches, such as a view, is never looked up.
+            places: places.into_iter().map(|p| p.unwrap_or(Place::Workspace(0))).collect(),
+            checks: self.checks,
+            counters: self.counters,
+            rotations: self.rotations,
+            states: self.state_layouts,
+            scratch,
+            scratch_floats,
+            threads: capabilities.threads,
+            workspace_bytes: total,
+        }
+    }
+}
+
+fn activation(kind: &str) -> Lowered<Activation> {
+    Ok(match kind {
+        "silu" => Activation::Silu,
+        "gelu" => Activation::Gelu,
+        "gelu_tanh" => Activation::GeluTanh,
+        "sigmoid" => Activation::Sigmoid,
+        "softplus" => Activation::Softplus,
+        "tanh" => Activation::Tanh,
+        "exp" => Activation::Exp,
+        other => return Err(format!("activation `{other}` has no kernel")),
+    })
+}
+
+fn table_shape(value: &Value) -> [usize; 2] {
+    [value.shape.first() as usize, value.shape.last() as usize]
+}
+
+fn state_layout(value: &Value) -> StateLayout {
+    let dims = value.shape.dims();
+    let format = match value.dtype {
+        DType::F32 => Some(CellFormat::F32),
+        DType::F16 => Some(CellFormat::F16),
+        DType::Q8_0 => Some(CellFormat::Q8_0),
+        _ => None,
+    };
+    match (value.kind, format, dims) {
+        (ValueKind::State(StateKind::PerPosition), Some(format), &[blocks, _, heads, width]) => {
+            StateLayout::Cache {
+                format,
+                blocks: blocks as usize,
+                heads: heads as usize,
+                width: width as usize,
+            }
+        }
+        _ => {
+            let entries = value.shape.first() as usize;
+            StateLayout::Plain { entries, bytes: value.bytes().unwrap_or(0) as usize / entries.max(1) }
+        }
+    }
+}
+
+/// FNV-1a, 64 bit.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Self {
+        Self(0xCBF2_9CE4_8422_2325)
+    }
+
+    fn text(&mut self, text: &str) {
+        for &byte in text.as_bytes().iter().chain(&[0]) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    }
+}

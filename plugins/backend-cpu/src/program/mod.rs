@@ -1,0 +1,328 @@
+//! A graph lowered for this processor: kernels in phases, with a place for every value.
+//!
+//! Lowering ([`lower`]) turns nodes into kernels and adds what the graph does not say: quantised forms of
+//! activations, made once for all products that read them, and the angles of rotations. Scheduling ([`schedule`])
+//! puts kernels that do not depend on each other into one phase; between phases all threads meet. Placement
+//! ([`memory`]) gives each intermediate value a range of the workspace that it shares with values that live at other
+//! times.
+
+mod lower;
+mod memory;
+mod schedule;
+
+pub(crate) use lower::lower;
+
+use crate::kernels::attention::attention_scratch_floats;
+use crate::kernels::elementwise::Activation;
+use crate::kernels::kv::CellFormat;
+use crate::kernels::rope::RopePairing;
+use crate::weights::WeightType;
+use paceline_plugin_api::backend::{Plan, PlanSummary};
+use paceline_plugin_api::graph::Graph;
+use std::sync::Arc;
+
+/// Index of a value: those of the graph first, in its order, then those that lowering added.
+pub(crate) type Id = usize;
+
+/// Workspace offsets are multiples of a cache line.
+pub(crate) const ALIGNMENT: usize = 64;
+
+/// How many entries of axis 0 are live in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Live {
+    /// Byte offset of the count in the parameter block, if it is not fixed.
+    pub offset: Option<usize>,
+    /// The largest count.
+    pub max: usize,
+}
+
+/// Where a value is in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Offset in the workspace.
+    Workspace(usize),
+    /// Offset in the parameter block.
+    Parameter(usize),
+    /// Offset in the result block.
+    Result(usize),
+    /// Index among the weights.
+    Weight(usize),
+    /// Index among the states.
+    State(usize),
+}
+
+/// A kernel whose rows are independent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum RowKernel {
+    Embed { ids: Id, table: Id, kind: WeightType, vocabulary: usize, out: Id, faults: Id },
+    RmsNorm { x: Id, weight: Option<Id>, gate: Option<Id>, epsilon: f32, norm: usize, out: Id },
+    L2Norm { x: Id, epsilon: f32, norm: usize, out: Id },
+    Add { x: Id, y: Id, y_width: usize, out: Id },
+    Mul { x: Id, y: Id, y_width: usize, out: Id },
+    Scale { x: Id, factor: f32, out: Id },
+    Activation { x: Id, kind: Activation, cap: Option<f32>, out: Id },
+    Glu { gate: Id, up: Id, kind: Activation, out: Id },
+    /// Each span of `from_width` elements gives `count` of them, from `from` on, to a span of `to_width`.
+    Columns { x: Id, from_width: usize, from: usize, out: Id, to_width: usize, to: usize, count: usize },
+    Quantize { x: Id, out: Id },
+    Angles { positions: Id, table: usize, out: Id },
+    Rope { x: Id, angles: Id, pairs: usize, heads: usize, pairing: RopePairing, out: Id },
+    SelectRows { x: Id, x_rows: usize, rows: Id, out: Id },
+    Argmax { x: Id, ids: Id, faults: Id },
+    TopK { x: Id, count: usize, ids: Id, values: Id },
+    Softmax { x: Id, norm: usize, out: Id },
+    KvAppend { k: Id, v: Id, caches: [Cache; 2], cells: Id },
+}
+
+/// A KV cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cache {
+    pub state: Id,
+    pub format: CellFormat,
+    pub blocks: usize,
+    pub heads: usize,
+    pub width: usize,
+}
+
+/// One product.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Linear {
+    pub weight: Id,
+    pub kind: WeightType,
+    pub n: usize,
+    pub k: usize,
+    /// Plain or quantised activations, as the weight wants.
+    pub activations: Id,
+    pub bias: Option<Id>,
+    pub out: Id,
+    pub live: Live,
+}
+
+/// Attention over a cache.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AttentionWork {
+    pub q: Id,
+    pub caches: [Cache; 2],
+    pub table: Id,
+    pub table_shape: [usize; 2],
+    pub sequences: Id,
+    pub sequences_live: Live,
+    pub sinks: Option<Id>,
+    pub scale: f32,
+    pub cap: Option<f32>,
+    pub window: usize,
+    pub causal: bool,
+    pub heads: usize,
+    pub rows: Live,
+    /// Visible intervals of the rows, an intermediate: begins, then ends.
+    pub visible: Id,
+    pub out: Id,
+}
+
+/// Causal convolution.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ConvWork {
+    pub x: Id,
+    pub weight: Id,
+    pub state: Id,
+    pub slots: usize,
+    pub sequences: Id,
+    pub sequences_live: Live,
+    pub channels: usize,
+    pub taps: usize,
+    pub silu: bool,
+    pub rows: Live,
+    pub out: Id,
+}
+
+/// The gated delta rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DeltaWork {
+    pub inputs: [Id; 5],
+    pub state: Id,
+    pub slots: usize,
+    pub sequences: Id,
+    pub sequences_live: Live,
+    pub key_heads: usize,
+    pub value_heads: usize,
+    pub key_width: usize,
+    pub value_width: usize,
+    pub scale: f32,
+    pub rows: Live,
+    pub out: Id,
+}
+
+/// One piece of work that threads share by chunks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kernel {
+    /// Row kernels that run one after the other on the same rows: a chunk takes its rows through all of them. With
+    /// each stands the number of elements of a row of its input.
+    Rows { live: Live, chain: Vec<(RowKernel, usize)> },
+    Linear(Linear),
+    Attention(AttentionWork),
+    Conv(ConvWork),
+    Delta(DeltaWork),
+    /// Small and sequential: the visible intervals of an attention.
+    Visible(AttentionWork),
+    TableUpdate { table: Id, shape: [usize; 2], updates: Id, live: Live },
+}
+
+/// A parameter that a launch checks before it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// An i32 count at `offset` is within 0..=max.
+    Count { offset: usize, max: usize },
+    /// Sequences at `offset`: rows inside the live rows, slots and lengths inside the states.
+    Sequences { offset: usize, live: Live, rows: Live, slots: usize, positions: usize },
+    /// Cells at `offset` are below the limit.
+    Cells { offset: usize, live: Live, limit: usize },
+    /// Updates of a table at `offset` stay inside of it and name blocks below the limit.
+    Updates { offset: usize, live: Live, shape: [usize; 2] },
+}
+
+/// A lowered graph.
+pub(crate) struct Program {
+    pub phases: Vec<Vec<Kernel>>,
+    pub places: Vec<Place>,
+    pub checks: Vec<Check>,
+    /// Counters in the workspace or the result block that are zero when a run begins.
+    pub counters: Vec<Id>,
+    /// Rotary width and base of each kind of rotation.
+    pub rotations: Vec<(usize, f64)>,
+    pub states: Vec<StateLayout>,
+    /// Offset in the workspace of the threads' scratch, and floats for each.
+    pub scratch: usize,
+    pub scratch_floats: usize,
+    pub threads: usize,
+    pub workspace_bytes: usize,
+}
+
+/// The physical layout of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StateLayout {
+    /// Cells by block, head and offset.
+    Cache { format: CellFormat, blocks: usize, heads: usize, width: usize },
+    /// Canonical, `entries` of `bytes` each.
+    Plain { entries: usize, bytes: usize },
+}
+
+impl StateLayout {
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Cache { format, blocks, heads, width } => {
+                crate::kernels::kv::cache_bytes(format, blocks, heads, width)
+            }
+            Self::Plain { entries, bytes } => entries * bytes,
+        }
+    }
+}
+
+/// What the plugin API calls a plan.
+pub struct CpuPlan {
+    pub(crate) program: Arc<Program>,
+    pub(crate) graph: Graph,
+    summary: PlanSummary,
+}
+
+impl CpuPlan {
+    pub(crate) fn new(program: Program, graph: Graph, summary: PlanSummary) -> Self {
+        Self { program: Arc::new(program), graph, summary }
+    }
+}
+
+impl Plan for CpuPlan {
+    fn summary(&self) -> &PlanSummary {
+        &self.summary
+    }
+}
+
+impl RowKernel {
+    /// Values that are read.
+    pub fn reads(&self) -> Vec<Id> {
+        match *self {
+            Self::Embed { ids, table, .. } => vec![ids, table],
+            Self::RmsNorm { x, weight, gate, .. } => [Some(x), weight, gate].into_iter().flatten().collect(),
+            Self::L2Norm { x, .. }
+            | Self::Scale { x, .. }
+            | Self::Activation { x, .. }
+            | Self::Columns { x, .. }
+            | Self::Quantize { x, .. }
+            | Self::Argmax { x, .. }
+            | Self::TopK { x, .. }
+            | Self::Softmax { x, .. } => vec![x],
+            Self::Add { x, y, .. } | Self::Mul { x, y, .. } => vec![x, y],
+            Self::Glu { gate, up, .. } => vec![gate, up],
+            Self::Angles { positions, .. } => vec![positions],
+            Self::Rope { x, angles, .. } => vec![x, angles],
+            Self::SelectRows { x, rows, .. } => vec![x, rows],
+            Self::KvAppend { k, v, cells, .. } => vec![k, v, cells],
+        }
+    }
+
+    /// Values and states that are written.
+    pub fn writes(&self) -> Vec<Id> {
+        match *self {
+            Self::Embed { out, faults, .. } => vec![out, faults],
+            Self::Argmax { ids, faults, .. } => vec![ids, faults],
+            Self::TopK { ids, values, .. } => vec![ids, values],
+            Self::KvAppend { caches, .. } => caches.map(|c| c.state).to_vec(),
+            Self::RmsNorm { out, .. }
+            | Self::L2Norm { out, .. }
+            | Self::Add { out, .. }
+            | Self::Mul { out, .. }
+            | Self::Scale { out, .. }
+            | Self::Activation { out, .. }
+            | Self::Glu { out, .. }
+            | Self::Columns { out, .. }
+            | Self::Quantize { out, .. }
+            | Self::Angles { out, .. }
+            | Self::Rope { out, .. }
+            | Self::SelectRows { out, .. }
+            | Self::Softmax { out, .. } => vec![out],
+        }
+    }
+
+    /// True if a row of the output reads nothing but the same row of the inputs that other kernels make.
+    pub fn is_local(&self) -> bool {
+        !matches!(self, Self::SelectRows { .. })
+    }
+}
+
+impl Kernel {
+    /// Values and states that are read.
+    pub fn reads(&self) -> Vec<Id> {
+        match self {
+            Self::Rows { chain, .. } => chain.iter().flat_map(|(kernel, _)| kernel.reads()).collect(),
+            Self::Linear(l) => [Some(l.weight), Some(l.activations), l.bias].into_iter().flatten().collect(),
+            Self::Attention(a) => {
+                let caches = a.caches.map(|c| c.state);
+                [&[a.q, a.table, a.sequences, a.visible][..], &caches, a.sinks.as_slice()].concat()
+            }
+            Self::Visible(a) => vec![a.sequences],
+            Self::Conv(c) => vec![c.x, c.weight, c.sequences],
+            Self::Delta(d) => [&d.inputs[..], &[d.sequences]].concat(),
+            Self::TableUpdate { updates, .. } => vec![*updates],
+        }
+    }
+
+    /// Values and states that are written.
+    pub fn writes(&self) -> Vec<Id> {
+        match self {
+            Self::Rows { chain, .. } => chain.iter().flat_map(|(kernel, _)| kernel.writes()).collect(),
+            Self::Linear(l) => vec![l.out],
+            Self::Attention(a) => vec![a.out],
+            Self::Visible(a) => vec![a.visible],
+            Self::Conv(c) => vec![c.state, c.out],
+            Self::Delta(d) => vec![d.state, d.out],
+            Self::TableUpdate { table, .. } => vec![*table],
+        }
+    }
+
+    /// Floats of scratch that a thread needs.
+    pub fn scratch_floats(&self) -> usize {
+        match self {
+            Self::Attention(a) => attention_scratch_floats(a.heads, a.caches[0].heads, a.caches[0].width),
+            _ => 0,
+        }
+    }
+}

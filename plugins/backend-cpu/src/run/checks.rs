@@ -1,0 +1,86 @@
+//! Checks of a parameter block before a launch: everything that kernels use as an index.
+
+use super::Run;
+use crate::program::{Check, Live};
+use paceline_plugin_api::{Error, Result};
+
+pub(super) fn check(run: Run<'_>) -> Result<()> {
+    run.bound.program.checks.iter().try_for_each(|check| one(run, check))
+}
+
+fn one(run: Run<'_>, check: &Check) -> Result<()> {
+    match *check {
+        Check::Count { offset, max } => {
+            let count = run.parameters(offset, 1)[0];
+            if usize::try_from(count).is_ok_and(|count| count <= max) {
+                Ok(())
+            } else {
+                Err(Error::invalid(format!("a live count of {count} is not within 0..={max}")))
+            }
+        }
+        Check::Sequences { offset, live, rows, slots, positions } => {
+            sequences(run, offset, live, run.live(rows), slots, positions)
+        }
+        Check::Cells { offset, live, limit } => {
+            let cells = run.parameters(offset, run.live(live));
+            match cells.iter().find(|&&cell| i64::from(cell) >= limit as i64) {
+                Some(cell) => Err(Error::invalid(format!("cell {cell} is outside of a cache of {limit}"))),
+                None => Ok(()),
+            }
+        }
+        Check::Updates { offset, live, shape } => {
+            let updates = run.parameters(offset, run.live(live) * 3);
+            let outside = |u: &&[i32]| {
+                let inside = |value: i32, limit: usize| usize::try_from(value).is_ok_and(|v| v < limit);
+                !inside(u[0], shape[0]) || !inside(u[1], shape[1]) || u[2] < 0
+            };
+            match updates.chunks_exact(3).find(outside) {
+                Some(u) => Err(Error::invalid(format!("a table of {shape:?} cannot be updated with {u:?}"))),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+fn sequences(
+    run: Run<'_>,
+    offset: usize,
+    live: Live,
+    rows: usize,
+    slots: usize,
+    positions: usize,
+) -> Result<()> {
+    let list = run.parameters(offset, run.live(live) * 4);
+    let mut end = 0;
+    for (index, sequence) in list.chunks_exact(4).enumerate() {
+        let [first, count, length, slot] =
+            [0, 1, 2, 3].map(|i| usize::try_from(sequence[i]).unwrap_or(usize::MAX));
+        let fault = |what: &str| {
+            Err(Error::invalid(format!("sequence {index} {sequence:?} (first row, rows, length, slot) {what}")))
+        };
+        if first != end || count > rows - end.min(rows) {
+            return fault("does not follow the one before, or has rows that are not live");
+        }
+        end += count;
+        if slot >= slots || length.checked_add(count).is_none_or(|total| total > positions) {
+            return fault(&format!("does not fit {slots} slots of {positions} positions"));
+        }
+        // Two sequences on one slot would share its state.
+        if list.chunks_exact(4).take(index).any(|other| other[3] == sequence[3]) {
+            return fault("uses the slot of another sequence");
+        }
+    }
+    Ok(())
+}
+
+impl Run<'_> {
+    /// `count` i32 of the parameter block, which `load` checked to be whole.
+    pub(super) fn parameters(&self, offset: usize, count: usize) -> &[i32] {
+        let start = self.slot * self.bound.parameter_stride + offset;
+        let region = self.bound.parameters;
+        let pointer = region.start.wrapping_add(start).cast::<i32>();
+        assert!(start + count * size_of::<i32>() <= region.bytes && pointer.is_aligned());
+        // SAFETY: inside the region and aligned; the host does not write a slot that it launches.
+        unsafe { std::slice::from_raw_parts(pointer, count) }
+    }
+}
