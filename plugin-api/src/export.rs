@@ -54,7 +54,7 @@ pub fn builtins() -> impl Iterator<Item = &'static Builtin> {
     inventory::iter::<Builtin>.into_iter()
 }
 
-/// Called by entry functions: connects the plugin's log with the host. True if the host can be talked to.
+/// Called by entry functions: true if the host can be talked to.
 ///
 /// # Safety
 /// `host` must be null or a host table that is valid for the life of the process.
@@ -145,8 +145,14 @@ macro_rules! export_plugin {
         pub unsafe extern "C" fn paceline_plugin_entry_v1(
             host: *const $crate::abi::HostTable,
         ) -> *const $crate::abi::PluginTable {
+            // A plugin that is linked in shares the host's log; a library has to be connected.
             // SAFETY: the same contract.
-            unsafe { $entry(host) }
+            unsafe {
+                if !host.is_null() {
+                    $crate::log::connect(host);
+                }
+                $entry(host)
+            }
         }
 
         #[used]

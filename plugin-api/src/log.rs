@@ -1,14 +1,15 @@
 //! The log bridge: a plugin's `tracing` events and spans go to the host.
 //!
-//! A shared library has its own copy of the globals of `tracing`, so without a bridge its events vanish. In a
-//! plugin, [`connect`] installs a small subscriber that forwards over the host's table; a plugin that is linked in
-//! shares the host's subscriber, and the installation is then a no-op. Events are for control: figures of every
-//! step go through [`crate::abi::Counters`].
+//! A shared library has its own copy of the globals of `tracing`, so without a bridge its events vanish.
+//! [`connect`], which `export_plugin!` calls, installs a small subscriber that forwards over the host's table; a
+//! plugin that is linked in shares the host's subscriber. Events are for control: figures of every step go through
+//! [`crate::abi::Counters`].
 
 use crate::abi::{HostTable, LogField, Str, level};
 use std::fmt::{Debug, Write};
 use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::subscriber::Interest;
 use tracing_core::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// The number of a level.
@@ -27,7 +28,7 @@ pub fn level_code(level: &Level) -> u32 {
 /// # Safety
 /// `host` must be a host table that is valid for the life of the process.
 pub unsafe fn connect(host: *const HostTable) {
-    // A failure means that a subscriber is there: the host's own, for a plugin that is linked in.
+    // A failure means that the library has a subscriber already: its own, or from an earlier entry.
     let _ = tracing_core::dispatcher::set_global_default(Dispatch::new(Forwarder { host: HostRef(host) }));
 }
 
@@ -103,6 +104,11 @@ impl Forwarder {
 type SpanFn = unsafe extern "C" fn(context: *mut std::ffi::c_void, span: u64);
 
 impl Subscriber for Forwarder {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        // The host's filters may change at any time.
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         // SAFETY: the table is valid for the life of the process.
         let host = unsafe { &*self.host.0 };

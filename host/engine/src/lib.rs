@@ -1,1 +1,30 @@
-//! Models to graphs, memory plans, sequences and sampling.
+//! The engine: models to graphs, a memory plan, sequences, sampling.
+//!
+//! - [`Model`] opens a GGUF file and finds its family ([`families`], one file each);
+//! - [`Engine`] plans a context on a backend's device, checks that it fits, allocates it whole, and runs steps;
+//! - [`Engine::generate`] is the loop of prompt and continuation, with a [`Sampler`].
+//!
+//! The engine never names a plugin: it gets a backend from its caller and speaks to it through the plugin API alone.
+
+mod blocks;
+mod engine;
+mod error;
+pub mod families;
+mod generate;
+mod loading;
+mod memory;
+mod model;
+mod programs;
+mod sampling;
+mod step;
+mod weights;
+
+pub use engine::{Engine, EngineOptions, Outputs, Rows, SequenceId};
+pub use error::{EngineError, Result};
+pub use generate::{GenerationOptions, GenerationReport, StopReason};
+pub use memory::{Bytes, MemoryPlan, MemoryRow, Shortage};
+pub use model::{LayerKind, Model, ModelShape};
+pub use programs::Want;
+pub use sampling::{Purpose, Sampler, SamplerOptions, uniform};
+pub use step::{ContextShape, KV_BLOCK, StepInputs};
+pub use weights::Weight;

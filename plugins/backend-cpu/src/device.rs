@@ -12,10 +12,10 @@ use paceline_plugin_api::backend::{
     Arena, ArenaClass, Counters, Device, Executable, Load, MemoryInfo, Point, Span, WeightImport,
 };
 use paceline_plugin_api::graph::{DType, Graph};
-use paceline_plugin_api::{Error, Result};
+use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::alloc::{Layout as AllocLayout, alloc_zeroed, dealloc};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Arenas begin at a huge page, which the system is asked to use: products read weights faster from them.
 const ARENA_ALIGNMENT: usize = 2 << 20;
@@ -153,15 +153,29 @@ impl Device for CpuDevice {
         imports: &[WeightImport<'_, CpuArena>],
         signal: Point<'_, CpuSemaphore>,
     ) -> Result<()> {
-        for import in imports {
-            let region = region(&import.target);
-            if !(region.start as usize).is_multiple_of(ALIGNMENT) {
-                return Err(Error::invalid(format!("weight `{}` is not aligned", import.weight.name)));
+        let next = AtomicUsize::new(0);
+        let import_next = || -> Result<()> {
+            while let Some(import) = imports.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let region = region(&import.target);
+                if !(region.start as usize).is_multiple_of(ALIGNMENT) {
+                    return Err(Error::invalid(format!("weight `{}` is not aligned", import.weight.name)));
+                }
+                // SAFETY: the span lies in its arena, and nothing else uses it before the import is signalled.
+                let target = unsafe { std::slice::from_raw_parts_mut(region.start, region.bytes) };
+                layout::import(&import.weight, import.layout.layout, import.source, target)?;
             }
-            // SAFETY: the span lies in its arena, and nothing else uses it before the import is signalled.
-            let target = unsafe { std::slice::from_raw_parts_mut(region.start, region.bytes) };
-            layout::import(&import.weight, import.layout.layout, import.source, target)?;
-        }
+            Ok(())
+        };
+        // The pool runs launches only; loading has threads of its own.
+        std::thread::scope(|scope| -> Result<()> {
+            let helpers: Vec<_> =
+                (1..self.settings.threads.min(imports.len())).map(|_| scope.spawn(import_next)).collect();
+            let mine = import_next();
+            let theirs = helpers.into_iter().map(|helper| {
+                helper.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Panic, "an import panicked")))
+            });
+            theirs.fold(mine, |all, one| all.and(one))
+        })?;
         signal.semaphore.timeline.signal(signal.value);
         Ok(())
     }

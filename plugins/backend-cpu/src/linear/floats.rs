@@ -84,11 +84,11 @@ impl<F: FloatFormat, const R: usize, const P: usize> Tile<'_, F, R, P> {
     unsafe fn add_column<L: Lanes>(&self, i: usize, sums: &mut [[L::Floats; R]; P]) {
         // SAFETY: panels and rows hold `k` columns.
         unsafe {
-            let weights = self.panels.map(|panel| F::load::<L>(panel.add(i * Self::COLUMN)));
-            for (r, row) in self.rows.iter().enumerate() {
-                let activation = L::splat(row.cast::<f32>().add(i).read_unaligned());
-                for (sums, &weights) in sums.iter_mut().zip(&weights) {
-                    sums[r] = L::fma(weights, activation, sums[r]);
+            for (panel, sums) in self.panels.iter().zip(sums) {
+                let weights = F::load::<L>(panel.add(i * Self::COLUMN));
+                for (row, sum) in self.rows.iter().zip(sums) {
+                    let activation = L::splat(row.cast::<f32>().add(i).read_unaligned());
+                    *sum = L::fma(weights, activation, *sum);
                 }
             }
         }

@@ -9,9 +9,8 @@ pub(super) fn pack_row(row: &[u8], size: usize, lane: usize, panel: &mut [u8]) {
     }
 }
 
-/// Reads a row of values of `size` bytes out of a lane of a panel.
-pub(super) fn unpack_row(panel: &[u8], size: usize, lane: usize, row: &mut [u8]) {
-    for (value, column) in row.chunks_exact_mut(size).zip(panel.chunks_exact(size * PANEL_ROWS)) {
-        value.copy_from_slice(&column[lane * size..(lane + 1) * size]);
-    }
+/// Reads value `index` of a lane of a panel.
+pub(super) fn unpack_element(panel: &[u8], size: usize, lane: usize, index: usize, value: &mut [u8]) {
+    let start = (index * PANEL_ROWS + lane) * size;
+    value.copy_from_slice(&panel[start..start + size]);
 }

@@ -46,6 +46,9 @@ pub(crate) const VECTOR: usize = 4 * PANEL_ROWS;
 /// Bytes of one `f16` for each row of a panel.
 pub(crate) const HALVES: usize = 2 * PANEL_ROWS;
 
+/// Bytes of the largest canonical block, that of Q6_K.
+const LARGEST_BLOCK: usize = 210;
+
 /// The storage types of weights that have kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightType {
@@ -284,24 +287,21 @@ fn pack_row(kind: WeightType, row: &[u8], lane: usize, panel: &mut [u8]) {
     }
 }
 
-/// Reads one canonical row back out of a lane of a panel.
-fn unpack_row_bytes(kind: WeightType, panel: &[u8], lane: usize, row: &mut [u8]) {
+/// Reads block `index` of a canonical row of `k` values back out of a lane of a panel.
+fn unpack_block(kind: WeightType, panel: &[u8], k: usize, lane: usize, index: usize, block: &mut [u8]) {
     let Layout { canonical, body, tail, .. } = kind.layout();
     if !kind.is_quantized() {
-        return floats::unpack_row(panel, canonical, lane, row);
+        return floats::unpack_element(panel, canonical, lane, index, block);
     }
-    let blocks = row.len() / canonical;
-    let (bodies, tails) = panel.split_at(blocks * body);
-    for (i, (block, body)) in row.chunks_exact_mut(canonical).zip(bodies.chunks_exact(body)).enumerate() {
-        let tail = &tails[i * tail..(i + 1) * tail];
-        match kind {
-            WeightType::Q8_0 => simple_quants::unpack_q8_0(body, tail, lane, block),
-            WeightType::Q4_0 => simple_quants::unpack_q4_0(body, tail, lane, block),
-            WeightType::Q4K => k_quants::unpack_q4_k(body, lane, block),
-            WeightType::Q5K => k_quants::unpack_q5_k(body, lane, block),
-            WeightType::Q6K => k_quants::unpack_q6_k(body, tail, lane, block),
-            WeightType::F32 | WeightType::F16 | WeightType::Bf16 => unreachable!("handled above"),
-        }
+    let (bodies, tails) = panel.split_at(k / kind.block() * body);
+    let (body, tail) = (&bodies[index * body..(index + 1) * body], &tails[index * tail..(index + 1) * tail]);
+    match kind {
+        WeightType::Q8_0 => simple_quants::unpack_q8_0(body, tail, lane, block),
+        WeightType::Q4_0 => simple_quants::unpack_q4_0(body, tail, lane, block),
+        WeightType::Q4K => k_quants::unpack_q4_k(body, lane, block),
+        WeightType::Q5K => k_quants::unpack_q5_k(body, lane, block),
+        WeightType::Q6K => k_quants::unpack_q6_k(body, tail, lane, block),
+        WeightType::F32 | WeightType::F16 | WeightType::Bf16 => unreachable!("handled above"),
     }
 }
 
@@ -352,19 +352,34 @@ impl<'a> PackedMatrix<'a> {
         self.bytes
     }
 
-    /// The canonical bytes of one row.
-    pub fn canonical_row(&self, row: usize) -> Result<Vec<u8>, WeightError> {
+    fn panel_of(&self, row: usize) -> Result<&'a [u8], WeightError> {
         if row >= self.n {
             return Err(WeightError::Range);
         }
-        let panel = &self.bytes[row / PANEL_ROWS * self.panel_bytes()..][..self.panel_bytes()];
+        let bytes = self.panel_bytes();
+        Ok(&self.bytes[row / PANEL_ROWS * bytes..][..bytes])
+    }
+
+    /// The canonical bytes of one row.
+    pub fn canonical_row(&self, row: usize) -> Result<Vec<u8>, WeightError> {
+        let panel = self.panel_of(row)?;
         let mut bytes = vec![0; canonical_row_bytes(self.kind, self.k)];
-        unpack_row_bytes(self.kind, panel, row % PANEL_ROWS, &mut bytes);
+        for (index, block) in bytes.chunks_exact_mut(self.kind.layout().canonical).enumerate() {
+            unpack_block(self.kind, panel, self.k, row % PANEL_ROWS, index, block);
+        }
         Ok(bytes)
     }
 
-    /// Writes the `k` values of one row, equal to those of the canonical row, into `out`.
+    /// Writes the `k` values of one row, equal to those of the canonical row, into `out`. Does not allocate.
     pub fn unpack_row(&self, row: usize, out: &mut [f32]) -> Result<(), WeightError> {
-        dequantize_row(self.kind, &self.canonical_row(row)?, out)
+        let panel = self.panel_of(row)?;
+        check_length("values of the row", self.k, out.len())?;
+        let mut canonical = [0; LARGEST_BLOCK];
+        let block = &mut canonical[..self.kind.layout().canonical];
+        for (index, out) in out.chunks_exact_mut(self.kind.block()).enumerate() {
+            unpack_block(self.kind, panel, self.k, row % PANEL_ROWS, index, block);
+            dequantize_row(self.kind, block, out)?;
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,68 @@
+//! `plugins inspect`: all that plugins say about themselves.
+
+use paceline_registry::Plugin;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::args::PluginsInspectArgs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::Printer;
+use crate::text;
+
+/// Runs the command.
+pub fn run(args: &PluginsInspectArgs, app: &mut App) -> Result<Exit, Failure> {
+    let registry = app.registry()?;
+    let plugins: Vec<&Plugin> = match &args.id {
+        Some(id) => vec![registry.find(id)?],
+        None => registry.plugins().iter().collect(),
+    };
+    if args.output.json {
+        let plugins: Vec<Value> = plugins.into_iter().map(as_json).collect();
+        app.printer.json(&json!({ "plugins": plugins }))?;
+    } else if plugins.is_empty() {
+        app.printer.status("there are no plugins; load one with `--plugin PATH`");
+    } else {
+        for (index, plugin) in plugins.into_iter().enumerate() {
+            if index > 0 {
+                app.printer.line("")?;
+            }
+            print(plugin, &mut app.printer)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// The ABI versions that a plugin speaks, as one text.
+pub fn abi_range(plugin: &Plugin) -> String {
+    match plugin.client.abi_range() {
+        (oldest, built) if oldest == built => built,
+        (oldest, built) => format!("{oldest} to {built}"),
+    }
+}
+
+fn print(plugin: &Plugin, printer: &mut Printer) -> Result<(), Failure> {
+    let client = &plugin.client;
+    printer.line(format_args!("id          {}", text::name(&client.id())))?;
+    printer.line(format_args!("kind        {}", plugin.kind_name()))?;
+    printer.line(format_args!("version     {}", text::name(&client.version())))?;
+    printer.line(format_args!("abi         {}", abi_range(plugin)))?;
+    printer.line(format_args!("origin      {}", plugin.origin))?;
+    printer.line("descriptor")?;
+    for line in client.descriptor().lines() {
+        printer.line(format_args!("  {}", text::without_control(line)).to_string().trim_end())?;
+    }
+    Ok(())
+}
+
+fn as_json(plugin: &Plugin) -> Value {
+    let client = &plugin.client;
+    json!({
+        "id": client.id(),
+        "kind": plugin.kind_name(),
+        "version": client.version(),
+        "abi": client.abi_range(),
+        "file": plugin.origin.path(),
+        "descriptor": client.descriptor(),
+    })
+}

@@ -1,0 +1,109 @@
+//! The error that every command returns: what went wrong, what caused it, what to do, and the exit code.
+
+use std::error::Error;
+use std::io;
+
+use paceline_plugin_api::ErrorKind;
+
+use crate::exit::Exit;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub struct Failure {
+    exit: Exit,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+    broken_pipe: bool,
+}
+
+impl Failure {
+    /// A failure with a message: what is wrong and where, without a final period.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), causes: Vec::new(), hint: None, broken_pipe: false }
+    }
+
+    /// Adds an error as the cause, and all that caused it in turn.
+    pub fn caused_by(mut self, error: &dyn Error) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // Some errors repeat their source's message.
+            if self.causes.last() != Some(&text) {
+                self.causes.push(text);
+            }
+            cause = error.source();
+        }
+        self
+    }
+
+    /// Adds what to do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The exit code.
+    pub fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Whether the reader of our output went away, which is no failure.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.broken_pipe
+    }
+
+    /// The lines to show, each with its label.
+    pub fn lines(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let message = [("error", self.message.as_str())];
+        let causes = self.causes.iter().map(|cause| ("cause", cause.as_str()));
+        let hint = self.hint.iter().map(|hint| ("hint", hint.as_str()));
+        message.into_iter().chain(causes).chain(hint)
+    }
+
+    /// Output that could not be written.
+    pub fn output(error: io::Error) -> Self {
+        let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        let failure = Self::new(Exit::Failed, "cannot write to standard output").caused_by(&error);
+        Self { broken_pipe, ..failure }
+    }
+
+    /// A call of the plugin `id` that failed.
+    pub fn plugin_call(id: &str, error: &paceline_plugin_api::Error) -> Self {
+        let exit = match error.kind {
+            ErrorKind::OutOfMemory => Exit::Memory,
+            _ => Exit::Plugin,
+        };
+        Self::new(exit, format!("plugin `{id}`: {error}"))
+    }
+
+    /// A device of the plugin `id` that could not be opened. What can be invalid there are the user's settings.
+    pub fn device_open(id: &str, error: &paceline_plugin_api::Error) -> Self {
+        let failure = Self::plugin_call(id, error);
+        match error.kind {
+            ErrorKind::Invalid => Self { exit: Exit::Usage, ..failure },
+            _ => failure,
+        }
+    }
+}
+
+impl From<paceline_gguf::Error> for Failure {
+    fn from(error: paceline_gguf::Error) -> Self {
+        // The message names the file and says what to do.
+        Self::new(Exit::Model, error.to_string())
+    }
+}
+
+impl From<paceline_registry::Error> for Failure {
+    fn from(error: paceline_registry::Error) -> Self {
+        let exit = match error {
+            paceline_registry::Error::Unknown { .. } => Exit::Usage,
+            _ => Exit::Plugin,
+        };
+        let failure = Self::new(exit, error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}

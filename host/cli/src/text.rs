@@ -1,0 +1,95 @@
+//! Text that comes from files, made fit to be shown; numbers made fit to be read.
+
+use std::borrow::Cow;
+
+/// Control characters in visible form, except line breaks and tabs.
+pub fn without_control(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        if steers(c) {
+            shown.extend(c.escape_debug());
+        } else {
+            shown.push(c);
+        }
+        shown
+    }))
+}
+
+/// A name on one line: all control characters in visible form.
+pub fn name(text: &str) -> Cow<'_, str> {
+    if text.contains(char::is_control) {
+        Cow::Owned(text.escape_debug().to_string())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// The beginning of a text, with a mark if something was left out.
+pub fn shortened(text: &str, characters: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// A number of bytes with a unit of 1,024s.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    // Compared after rounding, so that 1,048,575 bytes are not "1024.0 KiB".
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A count with commas between thousands.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut shown = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// "1 tensor", "2 tensors".
+pub fn counted(value: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(value), if value == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_counts() {
+        let sizes = [0, 1023, 1024, 1536, 1_048_575, 1 << 30, u64::MAX].map(bytes);
+        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.0 GiB", "16.0 EiB"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([1, 2].map(|value| counted(value, "file")), ["1 file", "2 files"]);
+    }
+
+    #[test]
+    fn control_characters_cannot_reach_a_terminal() {
+        assert_eq!(without_control("a\n\tb\x1b[2J\r"), "a\n\tb\\u{1b}[2J\\r");
+        assert_eq!(name("a\nb\x1b"), "a\\nb\\u{1b}");
+    }
+
+    #[test]
+    fn shortening_counts_characters() {
+        assert_eq!(shortened("äöü", 3), "äöü");
+        assert_eq!(shortened("äöü", 2), "äö…");
+    }
+}

@@ -1,0 +1,41 @@
+//! Blocks of the KV cache: which are free, and which belong to a sequence.
+
+/// Free blocks of a cache that all sequences share.
+#[derive(Debug)]
+pub(crate) struct BlockPool {
+    free: Vec<u32>,
+}
+
+impl BlockPool {
+    /// A pool of `count` blocks, all free.
+    pub fn new(count: u32) -> Self {
+        // The lowest block is given first.
+        Self { free: (0..count).rev().collect() }
+    }
+
+    /// A free block.
+    pub fn take(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    /// Gives a block back.
+    pub fn give(&mut self, block: u32) {
+        self.free.push(block);
+    }
+
+    /// Number of free blocks.
+    #[cfg(test)]
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+}
+
+/// What the engine keeps of one sequence.
+#[derive(Debug, Default)]
+pub(crate) struct SequenceState {
+    pub in_use: bool,
+    /// Positions that are processed.
+    pub length: u32,
+    /// Physical block of each logical block.
+    pub blocks: Vec<u32>,
+}

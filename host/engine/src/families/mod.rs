@@ -1,0 +1,75 @@
+//! Model families: one file each. A family reads its metadata, checks its tensors, and builds the parts of a step.
+//!
+//! A step of the target is [`Family::embed`], [`Family::trunk`], then, for the rows whose outputs are wanted,
+//! [`Family::final_norm`] and [`Family::head`]. The parts are separate so that strategies can compose them anew: a
+//! multi-token prediction block, for example, shares `embed` and `head`.
+
+mod qwen35;
+
+use crate::error::{EngineError, Result};
+use crate::model::{ModelShape, file_name};
+use crate::step::StepInputs;
+use paceline_gguf::Gguf;
+use paceline_plugin_api::graph::{Builder, ValueId};
+use std::sync::Arc;
+
+/// A model family, opened on a file.
+pub trait Family: Send + Sync {
+    /// Sizes.
+    fn shape(&self) -> &ModelShape;
+
+    /// Rows of the embedding: ids i32\[R\] to f32\[R, hidden\], and the count of ids out of range.
+    fn embed(&self, b: &mut Builder, ids: ValueId) -> (ValueId, ValueId);
+
+    /// All trunk layers: the residual stream before the first to the residual stream after the last.
+    fn trunk(&self, b: &mut Builder, step: &StepInputs, x: ValueId) -> ValueId;
+
+    /// The norm between trunk and head.
+    fn final_norm(&self, b: &mut Builder, x: ValueId) -> ValueId;
+
+    /// Logits f32\[M, vocabulary\] of normed rows.
+    fn head(&self, b: &mut Builder, hidden: ValueId) -> ValueId;
+
+    /// The multi-token prediction block, if the file has one.
+    fn nextn(&self) -> Option<&dyn NextnBlock> {
+        None
+    }
+}
+
+/// A multi-token prediction block (NextN): predicts the token after the next one from a token and the hidden state
+/// of the position before it.
+pub trait NextnBlock: Send + Sync {
+    /// The whole block: embedded tokens and hidden states, both f32\[R, hidden\], to the normed hidden state that
+    /// feeds the head and the next step. Row p holds the token at position p and the trunk's normed hidden state of
+    /// position p - 1.
+    fn full(&self, b: &mut Builder, step: &StepInputs, embedded: ValueId, hidden: ValueId) -> ValueId;
+
+    /// Only what fills the block's KV cache: the same values as [`NextnBlock::full`] appends, and nothing else.
+    fn kv_only(&self, b: &mut Builder, step: &StepInputs, embedded: ValueId, hidden: ValueId);
+
+    /// Logits of the block's hidden state.
+    fn head(&self, b: &mut Builder, hidden: ValueId) -> ValueId;
+
+    /// The block's own embedding, or the trunk's.
+    fn embed(&self, b: &mut Builder, ids: ValueId) -> (ValueId, ValueId);
+}
+
+/// Architectures that run.
+const SUPPORTED: &[&str] = &[qwen35::ARCHITECTURE];
+
+/// Opens the family of a file.
+///
+/// # Errors
+/// An architecture that Paceline does not know, or what is wrong with the file, by key or tensor.
+pub fn open(gguf: &Gguf) -> Result<Arc<dyn Family>> {
+    match gguf.architecture()? {
+        qwen35::ARCHITECTURE => Ok(Arc::new(qwen35::Qwen35::open(gguf)?)),
+        other => Err(EngineError::Unsupported {
+            file: file_name(gguf),
+            what: format!(
+                "architecture `{other}` is not supported; this version runs {}",
+                SUPPORTED.join(", ")
+            ),
+        }),
+    }
+}

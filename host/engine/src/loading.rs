@@ -1,0 +1,379 @@
+//! From a model to arenas, weights and executables on a device.
+
+use crate::engine::EngineOptions;
+use crate::error::{EngineError, Result};
+use crate::memory::MemoryPlan;
+use crate::model::Model;
+use crate::programs::{self, ProgramGraph, ProgramKey};
+use crate::step::{ContextShape, ParameterOffsets};
+use paceline_plugin_api::backend::{ArenaClass, StatePlan, WeightLayout, WeightUse};
+use paceline_plugin_api::client::{
+    ArenaClient, BackendClient, DeviceClient, ExecutableClient, LoadSpans, PlanClient, SemaphoreClient,
+    WeightImportClient,
+};
+use paceline_plugin_api::graph::{Graph, StateKind, ValueKind};
+use std::collections::HashMap;
+
+/// Alignment of parameter and result blocks.
+const IO_ALIGNMENT: u64 = 256;
+/// Weights are imported in batches of about this many bytes, so that progress can be shown.
+const IMPORT_BATCH: u64 = 64 << 20;
+
+/// Where a weight or state lies: its arena's class, the first byte, the length.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    class: ArenaClass,
+    offset: u64,
+    bytes: u64,
+}
+
+struct Program {
+    built: ProgramGraph,
+    plan: PlanClient,
+}
+
+/// Where results are in the result block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResultPlaces {
+    pub output: usize,
+    pub embed_faults: usize,
+    pub output_faults: Option<usize>,
+}
+
+/// A context on a device. Fields are dropped in this order: executables before the arenas that they are bound to.
+pub(crate) struct Loaded {
+    executables: Vec<Option<ExecutableClient>>,
+    semaphore: SemaphoreClient,
+    programs: Vec<Program>,
+    arenas: HashMap<ArenaClass, ArenaClient>,
+    pub device: DeviceClient,
+    pub memory: MemoryPlan,
+    keys: Vec<ProgramKey>,
+    weights: HashMap<String, Place>,
+    states: HashMap<String, Place>,
+    parameter_bytes: u64,
+    result_bytes: u64,
+}
+
+/// Gives out consecutive, aligned ranges.
+#[derive(Default)]
+struct Cursor {
+    end: u64,
+}
+
+impl Cursor {
+    fn place(&mut self, class: ArenaClass, bytes: u64, alignment: u64) -> Place {
+        let offset = self.end.next_multiple_of(alignment.max(1));
+        self.end = offset + bytes;
+        Place { class, offset, bytes }
+    }
+}
+
+/// See [`crate::Engine::new`].
+pub(crate) fn load(
+    model: &Model,
+    backend: &BackendClient,
+    context: &ContextShape,
+    options: &EngineOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Loaded> {
+    let plugin = backend.plugin();
+    let info = backend.devices().map_err(EngineError::backend(plugin, "listing its devices"))?;
+    let info = info.get(options.device as usize).ok_or_else(|| {
+        EngineError::Request(format!("backend `{plugin}` has no device {}", options.device))
+    })?;
+    let keys = programs::keys(options.microbatch, options.outputs);
+    let graphs = keys
+        .iter()
+        .map(|&key| programs::build(model, context, key))
+        .collect::<Result<Vec<ProgramGraph>>>()?;
+    let uses = programs::weight_uses(graphs.iter().map(|g| &g.graph));
+    let layouts = backend
+        .layout_weights(&info.capabilities, &uses)
+        .map_err(EngineError::backend(plugin, "laying out the weights"))?;
+    let programs = plan(model, backend, &info.capabilities, graphs, &uses, &layouts)?;
+
+    let mut cursors: HashMap<ArenaClass, Cursor> = HashMap::new();
+    let weights = place_weights(&mut cursors, &uses, &layouts);
+    let states = place_states(&mut cursors, model, &programs)?;
+    let summaries = || programs.iter().map(|p| p.plan.summary());
+    let workspace = summaries().map(|s| s.workspace_bytes).max().unwrap_or(0);
+    let block = |bytes: u64| bytes.next_multiple_of(IO_ALIGNMENT);
+    let parameter_bytes = block(summaries().map(|s| s.parameter_bytes).max().unwrap_or(0));
+    let result_bytes = block(summaries().map(|s| s.result_bytes).max().unwrap_or(0));
+
+    let end = |class: ArenaClass| cursors.get(&class).map_or(0, |c| c.end);
+    let kv = end(ArenaClass::Kv);
+    let blocks = u64::from(context.blocks_per_sequence);
+    let mut memory = MemoryPlan::new(kv / blocks.max(1), blocks);
+    memory.add("weights", ArenaClass::Weights, end(ArenaClass::Weights));
+    memory.add("KV cache", ArenaClass::Kv, kv);
+    memory.add("recurrent state", ArenaClass::State, end(ArenaClass::State));
+    memory.add("workspace", ArenaClass::Workspace, workspace);
+    memory.add("parameters", ArenaClass::Io, parameter_bytes);
+    memory.add("results", ArenaClass::Io, result_bytes);
+
+    let device = backend
+        .open(options.device, &options.settings)
+        .map_err(EngineError::backend(plugin, format!("opening device {}", options.device)))?;
+    let available = device.memory().map_err(EngineError::backend(plugin, "asking for its memory"))?;
+    memory.check(&format!("{plugin}:{}", options.device), available)?;
+
+    let mut arenas = HashMap::new();
+    for class in ArenaClass::ALL {
+        let bytes = memory.class_bytes(class);
+        if bytes > 0 {
+            let arena = device
+                .create_arena(class, bytes)
+                .map_err(EngineError::backend(plugin, "allocating memory"))?;
+            arenas.insert(class, arena);
+        }
+    }
+    let semaphore = device.create_semaphore(0).map_err(EngineError::backend(plugin, "making a semaphore"))?;
+    let loaded = Loaded {
+        executables: programs.iter().map(|_| None).collect(),
+        semaphore,
+        programs,
+        arenas,
+        device,
+        memory,
+        keys,
+        weights,
+        states,
+        parameter_bytes,
+        result_bytes,
+    };
+    loaded.import(model, &uses, &layouts, progress)?;
+    Ok(loaded)
+}
+
+fn plan(
+    model: &Model,
+    backend: &BackendClient,
+    capabilities: &str,
+    graphs: Vec<ProgramGraph>,
+    uses: &[WeightUse],
+    layouts: &[WeightLayout],
+) -> Result<Vec<Program>> {
+    let by_name: HashMap<&str, WeightLayout> =
+        uses.iter().map(|w| w.name.as_str()).zip(layouts.iter().copied()).collect();
+    let mut programs: Vec<Program> = Vec::with_capacity(graphs.len());
+    for built in graphs {
+        let graph = &built.graph;
+        let layouts: Vec<WeightLayout> =
+            graph.weights().filter_map(|id| by_name.get(graph.value(id).name.as_str()).copied()).collect();
+        let plan = backend
+            .plan(graph, capabilities, &layouts)
+            .map_err(EngineError::backend(backend.plugin(), "planning a step"))?;
+        if let Some((node, reason)) = plan.summary().refusal() {
+            let operation = &graph.nodes()[node].operation;
+            return Err(EngineError::Unsupported {
+                file: model.file_name(),
+                what: format!("backend `{}` cannot run it: {operation}: {reason}", backend.plugin()),
+            });
+        }
+        if let Some(first) = programs.first() {
+            programs::check_numerics(
+                model,
+                (&first.built.graph, first.plan.summary()),
+                (graph, plan.summary()),
+            )?;
+        }
+        programs.push(Program { built, plan });
+    }
+    Ok(programs)
+}
+
+fn place_weights(
+    cursors: &mut HashMap<ArenaClass, Cursor>,
+    uses: &[WeightUse],
+    layouts: &[WeightLayout],
+) -> HashMap<String, Place> {
+    let cursor = cursors.entry(ArenaClass::Weights).or_default();
+    let place = |(weight, layout): (&WeightUse, &WeightLayout)| {
+        (weight.name.clone(), cursor.place(ArenaClass::Weights, layout.bytes, layout.alignment))
+    };
+    uses.iter().zip(layouts).map(place).collect()
+}
+
+/// Gives every state a place; all graphs must agree on its size and layout.
+fn place_states(
+    cursors: &mut HashMap<ArenaClass, Cursor>,
+    model: &Model,
+    programs: &[Program],
+) -> Result<HashMap<String, Place>> {
+    let mut known: HashMap<String, (StatePlan, Place)> = HashMap::new();
+    for program in programs {
+        let graph = &program.built.graph;
+        for (id, plan) in graph.states().zip(&program.plan.summary().states) {
+            let value = graph.value(id);
+            if let Some((first, _)) = known.get(&value.name) {
+                if first != plan {
+                    return Err(model.fault(format!("state `{}` differs between graphs", value.name)));
+                }
+                continue;
+            }
+            let class = match value.kind {
+                ValueKind::State(StateKind::PerPosition | StateKind::Table | StateKind::Ring) => {
+                    ArenaClass::Kv
+                }
+                _ => ArenaClass::State,
+            };
+            let place = cursors.entry(class).or_default().place(class, plan.bytes, plan.alignment);
+            known.insert(value.name.clone(), (*plan, place));
+        }
+    }
+    Ok(known.into_iter().map(|(name, (_, place))| (name, place)).collect())
+}
+
+impl Loaded {
+    fn import(
+        &self,
+        model: &Model,
+        uses: &[WeightUse],
+        layouts: &[WeightLayout],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        let gguf = model.gguf();
+        let arena = self.arena(ArenaClass::Weights)?;
+        let total: u64 = layouts.iter().map(|l| l.bytes).sum();
+        let (mut done, mut batch, mut batch_bytes) = (0, Vec::new(), 0);
+        progress(0, total);
+        for (index, (weight, layout)) in uses.iter().zip(layouts).enumerate() {
+            let tensor = gguf.require_tensor(&weight.name)?;
+            let place = self.weights[&weight.name];
+            batch.push(WeightImportClient {
+                weight,
+                layout: *layout,
+                target: arena.span(place.offset, place.bytes),
+                source: gguf.tensor_bytes(&tensor)?,
+            });
+            batch_bytes += layout.bytes;
+            if batch_bytes >= IMPORT_BATCH || index + 1 == uses.len() {
+                self.device
+                    .import_weights(&batch)
+                    .map_err(EngineError::backend(self.device.plugin(), "importing weights"))?;
+                done += batch_bytes;
+                progress(done, total);
+                batch.clear();
+                batch_bytes = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn arena(&self, class: ArenaClass) -> Result<&ArenaClient> {
+        self.arenas
+            .get(&class)
+            .ok_or_else(|| EngineError::Request(format!("the plan has no memory for {class:?}")))
+    }
+
+    /// The graphs of the context, smallest first.
+    pub fn keys(&self) -> &[ProgramKey] {
+        &self.keys
+    }
+
+    /// Index of a graph; its executable is loaded on first use.
+    pub fn program(&mut self, key: ProgramKey) -> Result<usize> {
+        let index = self
+            .keys
+            .iter()
+            .position(|k| *k == key)
+            .ok_or_else(|| EngineError::Request(format!("there is no graph for {key:?}")))?;
+        if self.executables[index].is_none() {
+            self.executables[index] = Some(self.load_program(index)?);
+        }
+        Ok(index)
+    }
+
+    fn load_program(&self, index: usize) -> Result<ExecutableClient> {
+        let Program { built, plan } = &self.programs[index];
+        let graph: &Graph = &built.graph;
+        let spans = |ids: Vec<&str>, places: &HashMap<String, Place>| {
+            ids.into_iter()
+                .map(|name| {
+                    let place = places[name];
+                    Ok(self.arena(place.class)?.span(place.offset, place.bytes))
+                })
+                .collect::<Result<Vec<_>>>()
+        };
+        let names = |ids: &mut dyn Iterator<Item = paceline_plugin_api::graph::ValueId>| {
+            ids.map(|id| graph.value(id).name.as_str()).collect::<Vec<_>>()
+        };
+        let io = self.arena(ArenaClass::Io)?;
+        let workspace = self.arena(ArenaClass::Workspace)?;
+        let spans = LoadSpans {
+            weights: spans(names(&mut graph.weights()), &self.weights)?,
+            states: spans(names(&mut graph.states()), &self.states)?,
+            workspace: workspace.span(0, workspace.bytes()),
+            parameters: io.span(0, self.parameter_bytes),
+            parameter_stride: self.parameter_bytes,
+            results: io.span(self.parameter_bytes, self.result_bytes),
+            result_stride: self.result_bytes,
+            slots: 1,
+        };
+        self.device.load(plan, &spans).map_err(EngineError::backend(self.device.plugin(), "loading a step"))
+    }
+
+    /// The executable of a graph that [`Loaded::program`] gave, and the semaphore that launches signal.
+    pub fn executable(&mut self, index: usize) -> Result<(&mut ExecutableClient, &SemaphoreClient)> {
+        let executable = self.executables[index]
+            .as_mut()
+            .ok_or_else(|| EngineError::Request("the step's executable is not loaded".into()))?;
+        Ok((executable, &self.semaphore))
+    }
+
+    /// After a failure: executables are loaded anew when they are used, on a new timeline.
+    pub fn reset(&mut self) -> Result<()> {
+        self.executables.iter_mut().for_each(|e| *e = None);
+        self.semaphore = self
+            .device
+            .create_semaphore(0)
+            .map_err(EngineError::backend(self.device.plugin(), "making a semaphore"))?;
+        Ok(())
+    }
+
+    /// Offsets in the parameter block of a graph.
+    pub fn offsets(&self, index: usize) -> ParameterOffsets {
+        self.programs[index].built.parameters
+    }
+
+    /// Offsets in the result block of a graph.
+    pub fn result_places(&self, index: usize) -> ResultPlaces {
+        let built = &self.programs[index].built;
+        ResultPlaces {
+            output: built.output,
+            embed_faults: built.embed_faults,
+            output_faults: built.output_faults,
+        }
+    }
+
+    fn io(&self, offset: u64, bytes: u64) -> *mut u8 {
+        match self.arenas.get(&ArenaClass::Io) {
+            Some(arena) if offset + bytes <= arena.bytes() => {
+                arena.host_address().wrapping_add(offset as usize)
+            }
+            _ => std::ptr::NonNull::dangling().as_ptr(),
+        }
+    }
+
+    /// The parameter block.
+    pub fn parameter_block(&mut self) -> &mut [u8] {
+        // SAFETY: the IO arena is host memory of at least this size; no launch is pending when the engine writes
+        // parameters, since it waits for each launch.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.io(0, self.parameter_bytes), self.parameter_bytes as usize)
+        }
+    }
+
+    /// The result block.
+    pub fn result_block(&self) -> &[u8] {
+        // SAFETY: as for the parameter block; nothing writes results until the next launch, which needs `&mut`.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.io(self.parameter_bytes, self.result_bytes),
+                self.result_bytes as usize,
+            )
+        }
+    }
+}

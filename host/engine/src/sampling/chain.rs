@@ -1,0 +1,355 @@
+//! The sampler chain.
+
+use super::{Purpose, uniform};
+use crate::error::{EngineError, Result};
+use std::cmp::Ordering;
+
+/// What a request asks of the sampler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplerOptions {
+    /// Logits are divided by it; 0 takes the largest.
+    pub temperature: f32,
+    /// Only the k largest logits; 0 for all.
+    pub top_k: usize,
+    /// Only the smallest set of largest probabilities that reaches p; 1 for all.
+    pub top_p: f32,
+    /// Only probabilities of at least this part of the largest; 0 for all.
+    pub min_p: f32,
+    /// Logits of tokens among the last ones are divided by it if positive, multiplied if negative; 1 for none.
+    pub repeat_penalty: f32,
+    /// How many of the last tokens the penalty sees.
+    pub repeat_window: usize,
+    /// Seed of the generator.
+    pub seed: u64,
+}
+
+impl Default for SamplerOptions {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            top_k: 40,
+            top_p: 1.0,
+            min_p: 0.0,
+            repeat_penalty: 1.0,
+            repeat_window: 64,
+            seed: 0,
+        }
+    }
+}
+
+impl SamplerOptions {
+    fn check(&self) -> Result<()> {
+        let limits = [
+            ("temperature", self.temperature, 0.0, 100.0),
+            ("top-p", self.top_p, f32::MIN_POSITIVE, 1.0),
+            ("min-p", self.min_p, 0.0, 1.0),
+            ("repeat penalty", self.repeat_penalty, 0.01, 100.0),
+        ];
+        for (name, value, min, max) in limits {
+            if !(min..=max).contains(&value) {
+                let min = if min == f32::MIN_POSITIVE { "more than 0".into() } else { format!("from {min}") };
+                return Err(EngineError::Request(format!(
+                    "{name} cannot be {value}; it takes {min} to {max}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// True if the largest logit is always taken and nothing changes it.
+    pub fn is_greedy(&self) -> bool {
+        self.temperature == 0.0 && self.repeat_penalty == 1.0
+    }
+}
+
+/// A candidate: logit, later probability, and id.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    weight: f32,
+    id: u32,
+}
+
+/// Larger weights first, lower ids first among equals.
+fn order(a: &Candidate, b: &Candidate) -> Ordering {
+    b.weight.total_cmp(&a.weight).then(a.id.cmp(&b.id))
+}
+
+/// The chain with its buffers; sampling allocates nothing.
+pub struct Sampler {
+    options: SamplerOptions,
+    candidates: Vec<Candidate>,
+    /// The last tokens, a ring.
+    recent: Vec<u32>,
+    next: usize,
+}
+
+impl Sampler {
+    /// A sampler for a vocabulary.
+    ///
+    /// # Errors
+    /// Options out of range, by name.
+    pub fn new(options: SamplerOptions, vocabulary: usize) -> Result<Self> {
+        options.check()?;
+        let recent = Vec::with_capacity(options.repeat_window);
+        Ok(Self { options, candidates: Vec::with_capacity(vocabulary), recent, next: 0 })
+    }
+
+    /// The options.
+    pub fn options(&self) -> &SamplerOptions {
+        &self.options
+    }
+
+    /// Tells the sampler of a token of the text: of the prompt, or one that was emitted.
+    pub fn observe(&mut self, token: u32) {
+        let window = self.options.repeat_window;
+        if self.options.repeat_penalty == 1.0 || window == 0 {
+            return;
+        }
+        if self.recent.len() < window {
+            self.recent.push(token);
+        } else {
+            self.recent[self.next] = token;
+            self.next = (self.next + 1) % window;
+        }
+    }
+
+    /// The token at `position`, from the logits of the position before.
+    ///
+    /// # Errors
+    /// Logits that are not numbers.
+    pub fn sample(&mut self, logits: &[f32], position: u64) -> Result<u32> {
+        if logits.iter().any(|l| l.is_nan()) || logits.is_empty() {
+            return Err(EngineError::NotFinite { position: position as usize });
+        }
+        self.candidates.clear();
+        let all = logits.iter().enumerate();
+        self.candidates.extend(all.map(|(id, &weight)| Candidate { weight, id: id as u32 }));
+        self.penalize();
+        if self.options.temperature == 0.0 {
+            let largest = self.candidates.iter().min_by(|a, b| order(a, b));
+            return Ok(largest.map_or(0, |c| c.id));
+        }
+        let factor = 1.0 / self.options.temperature;
+        self.candidates.iter_mut().for_each(|c| c.weight *= factor);
+        self.keep_top_k();
+        self.softmax();
+        self.keep_top_p();
+        self.keep_min_p();
+        Ok(self.draw(position))
+    }
+
+    fn penalize(&mut self) {
+        let penalty = self.options.repeat_penalty;
+        if penalty == 1.0 {
+            return;
+        }
+        for (index, &token) in self.recent.iter().enumerate() {
+            // Once per token, however often it occurs.
+            if self.recent[..index].contains(&token) {
+                continue;
+            }
+            if let Some(candidate) = self.candidates.get_mut(token as usize) {
+                if candidate.weight > 0.0 {
+                    candidate.weight /= penalty;
+                } else {
+                    candidate.weight *= penalty;
+                }
+            }
+        }
+    }
+
+    fn keep_top_k(&mut self) {
+        let k = self.options.top_k;
+        if k > 0 && k < self.candidates.len() {
+            self.candidates.select_nth_unstable_by(k - 1, order);
+            self.candidates.truncate(k);
+            self.candidates.sort_unstable_by(order);
+        }
+    }
+
+    /// Weights become probabilities: softmax in f64, each rounded once.
+    fn softmax(&mut self) {
+        let largest = self.candidates.iter().map(|c| c.weight).fold(f32::NEG_INFINITY, f32::max);
+        let exp = |weight: f32| {
+            // +inf shares all probability among its equals.
+            if weight == largest { 1.0 } else { (f64::from(weight) - f64::from(largest)).exp() }
+        };
+        let total: f64 = self.candidates.iter().map(|c| exp(c.weight)).sum();
+        self.candidates.iter_mut().for_each(|c| c.weight = (exp(c.weight) / total) as f32);
+    }
+
+    fn keep_top_p(&mut self) {
+        let p = f64::from(self.options.top_p);
+        if p >= 1.0 {
+            return;
+        }
+        let count = self.candidates.len();
+        let mut sorted = 0;
+        let mut reached = 0.0;
+        // Only as many are sorted as are needed.
+        while sorted < count {
+            let chunk = (sorted.max(32) * 2).min(count);
+            if chunk < count {
+                self.candidates[sorted..].select_nth_unstable_by(chunk - sorted - 1, order);
+            }
+            self.candidates[sorted..chunk].sort_unstable_by(order);
+            for index in sorted..chunk {
+                reached += f64::from(self.candidates[index].weight);
+                if reached >= p {
+                    self.candidates.truncate(index + 1);
+                    return;
+                }
+            }
+            sorted = chunk;
+        }
+    }
+
+    fn keep_min_p(&mut self) {
+        let min_p = self.options.min_p;
+        if min_p > 0.0 {
+            let largest = self.candidates.iter().map(|c| c.weight).fold(0.0, f32::max);
+            self.candidates.retain(|c| c.weight >= min_p * largest);
+        }
+    }
+
+    fn draw(&self, position: u64) -> u32 {
+        let total: f64 = self.candidates.iter().map(|c| f64::from(c.weight)).sum();
+        let target = uniform(self.options.seed, position, Purpose::Token) * total;
+        let mut reached = 0.0;
+        for candidate in &self.candidates {
+            reached += f64::from(candidate.weight);
+            if target < reached {
+                return candidate.id;
+            }
+        }
+        // Rounding: the last one that can be drawn.
+        self.candidates.iter().rev().find(|c| c.weight > 0.0).map_or(0, |c| c.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn options(temperature: f32) -> SamplerOptions {
+        SamplerOptions { temperature, top_k: 0, ..SamplerOptions::default() }
+    }
+
+    fn counts(options: SamplerOptions, logits: &[f32], draws: u64) -> Vec<u64> {
+        let mut sampler = Sampler::new(options, logits.len()).unwrap();
+        let mut counts = vec![0; logits.len()];
+        for position in 0..draws {
+            counts[sampler.sample(logits, position).unwrap() as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn the_lowest_id_wins_ties() {
+        let mut sampler = Sampler::new(options(0.0), 4).unwrap();
+        assert_eq!(sampler.sample(&[1.0, 3.0, 3.0, 2.0], 0).unwrap(), 1);
+        assert_eq!(sampler.sample(&[-0.0, 0.0, 0.0, -1.0], 0).unwrap(), 1);
+    }
+
+    #[test]
+    fn draws_follow_the_distribution() {
+        let logits = [2.0f32, 1.0, 0.0, -1.0, 0.5];
+        let temperature = 0.8;
+        let weights: Vec<f64> = logits.iter().map(|&l| (f64::from(l) / temperature).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let draws = 20_000;
+        let found = counts(options(temperature as f32), &logits, draws);
+        let chi_square: f64 = weights
+            .iter()
+            .zip(&found)
+            .map(|(w, &n)| {
+                let expected = w / total * draws as f64;
+                (n as f64 - expected).powi(2) / expected
+            })
+            .sum();
+        // 0.999 quantile of chi-square with 4 degrees of freedom.
+        assert!(chi_square < 18.47, "{chi_square} {found:?}");
+    }
+
+    #[test]
+    fn filters_keep_what_they_say() {
+        let logits = [3.0f32, 2.0, 1.0, 0.0, -5.0];
+        let alive = |options: SamplerOptions| -> Vec<usize> {
+            let found = counts(options, &logits, 4000);
+            (0..found.len()).filter(|&i| found[i] > 0).collect()
+        };
+        assert_eq!(alive(SamplerOptions { top_k: 2, ..options(1.0) }), [0, 1]);
+        // Probabilities: .643 .237 .087 .032 .0002
+        assert_eq!(alive(SamplerOptions { top_p: 0.64, ..options(1.0) }), [0]);
+        assert_eq!(alive(SamplerOptions { top_p: 0.88, ..options(1.0) }), [0, 1]);
+        assert_eq!(alive(SamplerOptions { min_p: 0.1, ..options(1.0) }), [0, 1, 2]);
+    }
+
+    #[test]
+    fn the_penalty_sees_the_window_only() {
+        let make = || {
+            let options = SamplerOptions { repeat_penalty: 2.0, repeat_window: 2, ..options(0.0) };
+            Sampler::new(options, 3).unwrap()
+        };
+        let logits = [4.0, 3.0, -1.0];
+        let mut sampler = make();
+        sampler.observe(0);
+        assert_eq!(sampler.sample(&logits, 0).unwrap(), 1);
+        sampler.observe(2);
+        sampler.observe(2);
+        assert_eq!(sampler.sample(&logits, 0).unwrap(), 0);
+    }
+
+    #[test]
+    fn wrong_options_and_logits_are_refused() {
+        let message = |options| Sampler::new(options, 1).err().unwrap().to_string();
+        assert_eq!(message(options(-1.0)), "temperature cannot be -1; it takes from 0 to 100");
+        assert_eq!(message(options(f32::NAN)), "temperature cannot be NaN; it takes from 0 to 100");
+        assert_eq!(
+            message(SamplerOptions { top_p: 0.0, ..options(1.0) }),
+            "top-p cannot be 0; it takes more than 0 to 1"
+        );
+        let mut sampler = Sampler::new(options(1.0), 2).unwrap();
+        assert!(sampler.sample(&[1.0, f32::NAN], 0).is_err());
+        assert!(sampler.sample(&[], 0).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn top_p_equals_the_plain_definition(
+            logits in proptest::collection::vec(-8.0f32..8.0, 1..300),
+            p in 0.05f32..0.99,
+        ) {
+            let mut sampler = Sampler::new(SamplerOptions { top_p: p, ..options(1.0) }, 300).unwrap();
+            sampler.sample(&logits, 0).unwrap();
+            let kept: Vec<u32> = sampler.candidates.iter().map(|c| c.id).collect();
+
+            let mut plain = Sampler::new(options(1.0), 300).unwrap();
+            plain.sample(&logits, 0).unwrap();
+            let mut all = plain.candidates.clone();
+            all.sort_by(order);
+            let mut reached = 0.0;
+            let mut expected = Vec::new();
+            for candidate in all {
+                expected.push(candidate.id);
+                reached += f64::from(candidate.weight);
+                if reached >= f64::from(p) {
+                    break;
+                }
+            }
+            prop_assert_eq!(kept, expected);
+        }
+
+        #[test]
+        fn any_numbers_give_an_id_of_the_vocabulary(
+            logits in proptest::collection::vec(any::<f32>().prop_filter("a number", |x| !x.is_nan()), 1..50),
+            temperature in 0.0f32..3.0, top_k in 0usize..60, min_p in 0.0f32..1.0, position: u64,
+        ) {
+            let options = SamplerOptions { temperature, top_k, min_p, top_p: 0.9, ..SamplerOptions::default() };
+            let mut sampler = Sampler::new(options, 50).unwrap();
+            let id = sampler.sample(&logits, position).unwrap() as usize;
+            prop_assert!(id < logits.len());
+        }
+    }
+}

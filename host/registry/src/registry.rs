@@ -1,0 +1,160 @@
+//! The plugins of this process.
+
+#![allow(unsafe_code)]
+
+use std::path::Path;
+
+use paceline_plugin_api::backend::DeviceInfo;
+use paceline_plugin_api::client::{BackendClient, PluginClient};
+use tracing::subscriber::{NoSubscriber, set_global_default};
+
+use crate::{Error, FileFault, HOST_TABLE, Origin, Plugin, Result, library};
+
+/// The plugins of this process: those from files in the order in which they were loaded, then the built-in ones in
+/// order of their ids. Earlier ones are preferred.
+#[derive(Debug)]
+pub struct Registry {
+    plugins: Vec<Plugin>,
+    /// Also those that a file took the place of.
+    builtin_ids: Vec<String>,
+}
+
+/// The devices of one backend, or why they cannot be listed.
+#[derive(Debug)]
+pub struct BackendDevices {
+    /// Id of the plugin.
+    pub plugin: String,
+    /// Its devices; a backend without a driver has none.
+    pub devices: Result<Vec<DeviceInfo>, paceline_plugin_api::Error>,
+}
+
+impl Registry {
+    /// Enters all plugins that are linked into this program.
+    ///
+    /// # Errors
+    /// A built-in that refuses this host, or two of the same id: faults of the build.
+    pub fn new() -> Result<Self> {
+        // A built-in plugin shares this process's `tracing`. Where nobody has set it up, the plugin would make its
+        // forwarder the subscriber, and that would forward to itself.
+        let _ = set_global_default(NoSubscriber::default());
+        let mut plugins = paceline_plugin_api::builtins()
+            .map(|builtin| {
+                // SAFETY: a built-in's entry is a plugin's entry, in this program itself.
+                let client =
+                    unsafe { PluginClient::enter(builtin.entry, &HOST_TABLE) }.map_err(Error::BuiltIn)?;
+                Ok(Plugin { client, origin: Origin::BuiltIn })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        // The linker's order means nothing.
+        plugins.sort_by_key(Plugin::id);
+        if let Some(pair) = plugins.windows(2).find(|pair| pair[0].id() == pair[1].id()) {
+            return Err(Error::SameBuiltIn(pair[0].id()));
+        }
+        let builtin_ids = plugins.iter().map(Plugin::id).collect();
+        Ok(Self { plugins, builtin_ids })
+    }
+
+    /// Makes sure that the linker kept the plugins which this program was built with: a crate that nothing refers
+    /// to is dropped without a word.
+    ///
+    /// # Errors
+    /// The ids that are missing.
+    pub fn expect_builtins(&self, ids: &[&str]) -> Result<()> {
+        let missing: Vec<String> = ids
+            .iter()
+            .filter(|id| !self.builtin_ids.iter().any(|builtin| builtin == *id))
+            .map(|id| (*id).to_owned())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(Error::MissingBuiltIns { expected: ids.iter().map(|id| (*id).to_owned()).collect(), missing })
+    }
+
+    /// Loads the plugin in a shared library, which takes the place of a built-in with the same id. A file that was
+    /// loaded already is not loaded again.
+    ///
+    /// # Errors
+    /// A file that is not trusted, not a plugin, or not for this host; an id that another file has.
+    pub fn load_file(&mut self, path: impl AsRef<Path>) -> Result<&Plugin> {
+        let path = path.as_ref();
+        let failed = |fault| Error::File { path: path.to_owned(), fault };
+        let canonical =
+            path.canonicalize().map_err(|source| failed(FileFault::Io { action: "find it", source }))?;
+        if let Some(index) = self.plugins.iter().position(|it| it.origin.path() == Some(&canonical)) {
+            return Ok(&self.plugins[index]);
+        }
+        library::inspect(&canonical).map_err(failed)?;
+        let client = library::enter(&canonical).map_err(failed)?;
+        let index = self.insert(Plugin { client, origin: Origin::File(canonical) })?;
+        Ok(&self.plugins[index])
+    }
+
+    /// Puts a plugin from a file behind the other files, and returns its place.
+    fn insert(&mut self, plugin: Plugin) -> Result<usize> {
+        let id = plugin.id();
+        if let Some(index) = self.plugins.iter().position(|it| it.id() == id) {
+            match (&self.plugins[index].origin, &plugin.origin) {
+                (Origin::File(first), Origin::File(second)) => {
+                    return Err(Error::SameId { id, first: first.clone(), second: second.clone() });
+                }
+                (replaced, by) => tracing::info!("plugin `{id}`: {by} takes the place of the one {replaced}"),
+            }
+            self.plugins.remove(index);
+        }
+        let index = self.plugins.iter().filter(|it| it.origin.path().is_some()).count();
+        self.plugins.insert(index, plugin);
+        Ok(index)
+    }
+
+    /// All plugins, preferred ones first.
+    pub fn plugins(&self) -> &[Plugin] {
+        &self.plugins
+    }
+
+    /// The plugin with that id.
+    ///
+    /// # Errors
+    /// An unknown id, with those that there are.
+    pub fn find(&self, id: &str) -> Result<&Plugin> {
+        self.plugins.iter().find(|plugin| plugin.id() == id).ok_or_else(|| Error::Unknown {
+            id: id.to_owned(),
+            known: self.plugins.iter().map(Plugin::id).collect(),
+        })
+    }
+
+    /// The backend with that id; for `None`, the first one that has a device.
+    ///
+    /// # Errors
+    /// An unknown id, a plugin that is no backend, or no backend that has a device.
+    pub fn backend(&self, id: Option<&str>) -> Result<BackendClient> {
+        if let Some(id) = id {
+            let plugin = self.find(id)?;
+            return plugin
+                .client
+                .backend()
+                .map_err(|error| Error::NotABackend { id: id.to_owned(), reason: error.message });
+        }
+        let mut reasons = Vec::new();
+        for plugin in self.plugins.iter().filter(|plugin| plugin.is_backend()) {
+            let usable = plugin.client.backend().and_then(|backend| Ok((backend.devices()?.len(), backend)));
+            match usable {
+                Ok((0, _)) => reasons.push(format!("`{}` has no device", plugin.id())),
+                Ok((_, backend)) => return Ok(backend),
+                Err(error) => reasons.push(format!("`{}` failed: {error}", plugin.id())),
+            }
+        }
+        Err(Error::NoBackend { reasons })
+    }
+
+    /// The devices of every backend. May touch drivers.
+    pub fn devices(&self) -> Vec<BackendDevices> {
+        let backends = self.plugins.iter().filter(|plugin| plugin.is_backend());
+        backends
+            .map(|plugin| BackendDevices {
+                plugin: plugin.id(),
+                devices: plugin.client.backend().and_then(|backend| backend.devices()),
+            })
+            .collect()
+    }
+}
