@@ -66,12 +66,7 @@ pub unsafe fn accept_host(host: *const HostTable) -> bool {
     // SAFETY: by the contract of this function; the first three fields are in every version of the table.
     let (current, oldest) = unsafe { ((*host).abi_current, (*host).abi_oldest) };
     let mine = abi::version(abi::ABI_MAJOR, abi::ABI_MINOR);
-    let ranges_meet = oldest <= mine && current >= abi::version(abi::ABI_MAJOR, abi::ABI_OLDEST_MINOR);
-    if ranges_meet {
-        // SAFETY: as above.
-        unsafe { crate::log::connect(host) };
-    }
-    ranges_meet
+    oldest <= mine && current >= abi::version(abi::ABI_MAJOR, abi::ABI_OLDEST_MINOR)
 }
 
 /// Declares the backend of a plugin crate: `backend_plugin!(INFO, MyBackend, MyBackend::new())`.

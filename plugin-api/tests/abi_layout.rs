@@ -25,50 +25,153 @@ fn layout() -> String {
     layout!(out, Str { ptr, len });
     layout!(out, Bytes { ptr, len });
     layout!(out, Status { size, code, flags, message, release });
-    layout!(out, PluginTable {
-        size, abi_oldest, abi_built, id, plugin_version, kind, reserved, descriptor, get_interface, shutdown,
-    });
-    layout!(out, HostTable {
-        size, abi_oldest, abi_current, context, log_enabled, log_event, span_new, span_enter, span_exit, span_close,
-        get_interface,
-    });
+    layout!(
+        out,
+        PluginTable {
+            size,
+            abi_oldest,
+            abi_built,
+            id,
+            plugin_version,
+            kind,
+            reserved,
+            descriptor,
+            get_interface,
+            shutdown,
+        }
+    );
+    layout!(
+        out,
+        HostTable {
+            size,
+            abi_oldest,
+            abi_current,
+            context,
+            log_enabled,
+            log_event,
+            span_new,
+            span_enter,
+            span_exit,
+            span_close,
+            get_interface,
+        }
+    );
     layout!(out, LogField { key, value });
     layout!(out, GraphValue { size, kind, dtype, rank, dims, live, offset, state_kind, name });
-    layout!(out, GraphNode {
-        size, version, attribute_count, operation, inputs, input_count, outputs, output_count,
-    });
+    layout!(
+        out,
+        GraphNode { size, version, attribute_count, operation, inputs, input_count, outputs, output_count }
+    );
     layout!(out, GraphAttribute { size, key, kind, reserved, integer, float, text, list, list_count });
-    layout!(out, GraphTable {
-        size, reader_open, reader_free, value_count, node_count, value, node, attribute, result_count, result,
-        builder_new, builder_value, builder_node, builder_result, builder_bytes, builder_free,
-    });
+    layout!(
+        out,
+        GraphTable {
+            size,
+            reader_open,
+            reader_free,
+            value_count,
+            node_count,
+            value,
+            node,
+            attribute,
+            result_count,
+            result,
+            builder_new,
+            builder_value,
+            builder_node,
+            builder_result,
+            builder_bytes,
+            builder_free,
+        }
+    );
     layout!(out, DeviceInfo { size, kind, units, name, physical_id, arch, capabilities, memory_total });
     layout!(out, MemoryInfo { size, total, free, granularity });
-    layout!(out, Counters {
-        size, launches, waits, uploads, upload_bytes, downloads, download_bytes, quantized_rows, arena_bytes,
-    });
+    layout!(
+        out,
+        Counters {
+            size,
+            launches,
+            waits,
+            uploads,
+            upload_bytes,
+            downloads,
+            download_bytes,
+            quantized_rows,
+            arena_bytes,
+        }
+    );
     layout!(out, WeightUse { size, name, dtype, uses, rank, group, dims });
     layout!(out, WeightLayout { layout, bytes, alignment });
-    layout!(out, PlanInfo {
-        size, workspace_bytes, workspace_alignment, parameter_bytes, result_bytes, node_count, refused_count,
-    });
+    layout!(
+        out,
+        PlanInfo {
+            size,
+            workspace_bytes,
+            workspace_alignment,
+            parameter_bytes,
+            result_bytes,
+            node_count,
+            refused_count,
+        }
+    );
     layout!(out, NodePlan { size, refused, row_invariance, numerics, bytes_read, operations, text });
     layout!(out, StatePlan { bytes, alignment, layout });
     layout!(out, ArenaSpan { arena, offset, bytes });
     layout!(out, SemaphorePoint { semaphore, value });
     layout!(out, WeightImport { size, weight, layout, target, source });
-    layout!(out, LoadArgs {
-        size, weights, weight_count, states, state_count, workspace, parameters, parameter_stride, results,
-        result_stride, slots, reserved,
-    });
+    layout!(
+        out,
+        LoadArgs {
+            size,
+            weights,
+            weight_count,
+            states,
+            state_count,
+            workspace,
+            parameters,
+            parameter_stride,
+            results,
+            result_stride,
+            slots,
+            reserved,
+        }
+    );
     layout!(out, LaunchArgs { size, slot, reserved, waits, wait_count, signals, signal_count });
     layout!(out, SettingText { key, value });
-    layout!(out, BackendTable {
-        size, device_count, device_info, layout_weights, plan, plan_info, plan_node, plan_state, plan_free,
-        device_open, device_close, device_memory, device_counters, arena_create, arena_free, arena_host,
-        weights_import, executable_load, executable_free, launch, executable_error, state_export, state_import,
-        semaphore_create, semaphore_free, semaphore_wait, semaphore_value, semaphore_signal, semaphore_failure,
-    });
+    layout!(
+        out,
+        BackendTable {
+            size,
+            device_count,
+            device_info,
+            layout_weights,
+            plan,
+            plan_info,
+            plan_node,
+            plan_state,
+            plan_free,
+            device_open,
+            device_close,
+            device_memory,
+            device_counters,
+            arena_create,
+            arena_free,
+            arena_host,
+            weights_import,
+            executable_load,
+            executable_free,
+            launch,
+            executable_error,
+            state_export,
+            state_import,
+            semaphore_create,
+            semaphore_free,
+            semaphore_wait,
+            semaphore_value,
+            semaphore_signal,
+            semaphore_failure,
+        }
+    );
     out
 }
 

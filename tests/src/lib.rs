@@ -1,1 +1,22 @@
-//! Helpers shared by the end-to-end tests.
+//! What the end-to-end tests stand on.
+//!
+//! - [`engines`] puts a model on the CPU backend, built in or from its shared library;
+//! - [`random_model`] writes models with random weights, of any shape and weight type;
+//! - [`mod@reference`] computes a model in float64, without any of the code that the host runs;
+//! - [`test_models`] finds the models and recorded outputs that tests may use.
+//!
+//! Values of several tokens are [`Rows`]: one vector per token.
+
+#![deny(unsafe_code)]
+
+pub mod engines;
+pub mod random_model;
+pub mod reference;
+pub mod test_models;
+
+pub use random_model::{RandomDrafter, RandomModel, ValueSource, WeightTypes};
+pub use reference::{DrafterReference, MtpRows, Reference, Rows, Trunk};
+pub use test_models::{demo_drafter_q8_path, demo_q8_path, reference_logits, test_models_dir};
+
+/// An error of any kind: tests only show it.
+pub type AnyError = Box<dyn std::error::Error + Send + Sync>;

@@ -67,10 +67,12 @@ pub enum EngineError {
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 impl EngineError {
-    /// An error of a backend call.
-    pub(crate) fn backend(plugin: &str, doing: impl Into<String>) -> impl FnOnce(PluginError) -> Self {
-        let (plugin, doing) = (plugin.to_owned(), doing.into());
-        move |source| Self::Backend { plugin, doing, source }
+    /// An error of a backend call; nothing is allocated unless it happens.
+    pub(crate) fn backend<'a>(
+        plugin: &'a str,
+        doing: impl Into<String> + 'a,
+    ) -> impl FnOnce(PluginError) -> Self + 'a {
+        move |source| Self::Backend { plugin: plugin.to_owned(), doing: doing.into(), source }
     }
 
     /// True if the cause is a lack of memory.

@@ -21,7 +21,6 @@
 //! - A file that is given explicitly takes the place of the built-in plugin with the same id. Two files with the
 //!   same id are an error.
 //! - One plugin or device that fails does not hide the others.
-//! - Set up `tracing` before [`Registry::new`]: without a subscriber at that moment, this process never gets one.
 
 #![deny(unsafe_code)]
 

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use paceline_plugin_api::backend::DeviceInfo;
 use paceline_plugin_api::client::{BackendClient, PluginClient};
-use tracing::subscriber::{NoSubscriber, set_global_default};
 
 use crate::{Error, FileFault, HOST_TABLE, Origin, Plugin, Result, library};
 
@@ -34,9 +33,6 @@ impl Registry {
     /// # Errors
     /// A built-in that refuses this host, or two of the same id: faults of the build.
     pub fn new() -> Result<Self> {
-        // A built-in plugin shares this process's `tracing`. Where nobody has set it up, the plugin would make its
-        // forwarder the subscriber, and that would forward to itself.
-        let _ = set_global_default(NoSubscriber::default());
         let mut plugins = paceline_plugin_api::builtins()
             .map(|builtin| {
                 // SAFETY: a built-in's entry is a plugin's entry, in this program itself.

@@ -1,0 +1,51 @@
+//! `argmax/1` and `top_k/1`.
+
+use super::run::Run;
+use paceline_plugin_api::graph::Node;
+use std::cmp::Ordering;
+
+/// The index of the largest value of every row, the lowest of equal ones. A row with NaN gives 0 and is counted.
+pub fn argmax(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
+    let x = node.inputs[0];
+    let width = run.width(x);
+    let rows = run.rows(x);
+    let mut ids = vec![0; run.elements(node.outputs[0])];
+    let mut faults = 0;
+    for (id, row) in ids.iter_mut().zip(run.floats(x).chunks_exact(width)).take(rows) {
+        if row.iter().any(|v| v.is_nan()) {
+            faults += 1;
+        } else {
+            let best = (1..width).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+            *id = best as i32;
+        }
+    }
+    run.set_integers(node.outputs[0], ids);
+    run.set_integers(node.outputs[1], vec![faults]);
+    Ok(())
+}
+
+/// The k largest values of every row and their indices, in descending order, the lowest index first among equal
+/// values. NaN comes after all numbers.
+pub fn top_k(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
+    let x = node.inputs[0];
+    let (width, k) = (run.width(x), run.width(node.outputs[0]));
+    let rows = run.rows(x);
+    let mut ids = vec![0; run.elements(node.outputs[0])];
+    let mut values = vec![0.0; run.elements(node.outputs[1])];
+    for (row, x) in run.floats(x).chunks_exact(width).take(rows).enumerate() {
+        let mut order: Vec<usize> = (0..width).collect();
+        // The sort is stable, so equal values stay in the order of their indices.
+        order.sort_by(|&a, &b| descending(x[a], x[b]));
+        for (place, &index) in order[..k].iter().enumerate() {
+            ids[row * k + place] = index as i32;
+            values[row * k + place] = x[index];
+        }
+    }
+    run.set_integers(node.outputs[0], ids);
+    run.set_floats(node.outputs[1], values);
+    Ok(())
+}
+
+fn descending(a: f32, b: f32) -> Ordering {
+    b.partial_cmp(&a).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
