@@ -7,7 +7,8 @@
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::graph::{DType, Graph, Shape};
+use crate::graph::{DType, Graph, Shape, ValueId, ValueKind};
+use std::collections::HashMap;
 
 pub use crate::abi::{Counters, StatePlan, WeightLayout};
 
@@ -110,6 +111,52 @@ pub struct WeightUse {
     pub uses: Uses,
     /// Weights of one group, if not 0, read the same activations and may be fused.
     pub group: u32,
+}
+
+/// All weights of some graphs, each once, with all its uses, in the order in which they first stand in a graph.
+/// Weights that are multiplied with the same activations form a group.
+pub fn weight_uses<'a>(graphs: impl IntoIterator<Item = &'a Graph>) -> Vec<WeightUse> {
+    let mut list: Vec<WeightUse> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut groups_before = 0;
+    for graph in graphs {
+        for id in graph.weights() {
+            let value = graph.value(id);
+            places.entry(value.name.clone()).or_insert_with(|| {
+                list.push(WeightUse {
+                    name: value.name.clone(),
+                    dtype: value.dtype,
+                    shape: value.shape,
+                    uses: Uses::default(),
+                    group: 0,
+                });
+                list.len() - 1
+            });
+        }
+        let mut groups: HashMap<ValueId, u32> = HashMap::new();
+        for node in graph.nodes() {
+            for (position, &input) in node.inputs.iter().enumerate() {
+                let value = graph.value(input);
+                if value.kind != ValueKind::Weight {
+                    continue;
+                }
+                let uses = match (node.operation.as_str(), position) {
+                    ("linear", 1) => Uses::PRODUCT,
+                    ("embed", 1) => Uses::GATHER,
+                    _ => Uses::ELEMENTS,
+                };
+                let weight = &mut list[places[&value.name]];
+                weight.uses = weight.uses.union(uses);
+                if uses == Uses::PRODUCT && weight.group == 0 {
+                    weight.group = *groups.entry(node.inputs[0]).or_insert_with(|| {
+                        groups_before += 1;
+                        groups_before
+                    });
+                }
+            }
+        }
+    }
+    list
 }
 
 /// Classes of arenas, by what they hold.

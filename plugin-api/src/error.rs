@@ -1,7 +1,8 @@
 //! Errors that cross the ABI, and the guard that keeps panics inside a plugin.
 
-use crate::abi::{Status, Str, code};
+use crate::abi::{Argument, Status, Str, code};
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What kind of thing went wrong.
@@ -138,6 +139,45 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Reads a struct that begins with its size. One of a later minor version is cut; fields that one of an earlier
+/// version lacks are zero.
+///
+/// # Safety
+/// `pointer` must be null or point to a struct whose first field is its size in bytes. All zeros must be a value of `T`.
+pub(crate) unsafe fn read_argument<T: Argument>(pointer: *const T) -> Result<T> {
+    if pointer.is_null() || !pointer.is_aligned() {
+        return Err(Error::invalid("a struct pointer is null or not aligned"));
+    }
+    // SAFETY: by the contract of this function the first field can be read, and as many bytes as it states.
+    unsafe {
+        let stated = *pointer.cast::<usize>();
+        if stated < T::FIRST_SIZE {
+            return Err(Error::invalid("a struct is shorter than version 1.0 of the ABI defines it"));
+        }
+        let mut value = MaybeUninit::<T>::zeroed();
+        let known = stated.min(size_of::<T>());
+        std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), value.as_mut_ptr().cast::<u8>(), known);
+        Ok(value.assume_init())
+    }
+}
+
+/// Writes as much of a struct as the caller knows, and how much that was into its first field.
+///
+/// # Safety
+/// `out` must be null or point to a struct whose first field is its size in bytes.
+pub(crate) unsafe fn write_sized<T: Copy>(out: *mut T, mut value: T) -> Result<()> {
+    if out.is_null() || !out.is_aligned() {
+        return Err(Error::invalid("a place for a result is null or not aligned"));
+    }
+    // SAFETY: by the contract of this function; only as many bytes are written as the caller states.
+    unsafe {
+        let known = (*out.cast::<usize>()).min(size_of::<T>());
+        (&raw mut value).cast::<usize>().write(known);
+        std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), out.cast::<u8>(), known);
+    }
+    Ok(())
+}
 
 /// Runs a call and turns an error or a panic into a status; null on success.
 pub(crate) fn guard(call: impl FnOnce() -> Result<()>) -> *mut Status {

@@ -9,7 +9,7 @@ use crate::backend::{
     Arena, ArenaClass, Backend, Device, Executable, Load, NodePlan, Plan, Point, Semaphore, Span, Uses,
     WeightImport, WeightUse,
 };
-use crate::error::{Error, ErrorKind, Result, catch, guard};
+use crate::error::{Error, ErrorKind, Result, catch, guard, read_argument, write_sized};
 use crate::graph::{DType, Graph, Shape};
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -94,41 +94,6 @@ unsafe fn slice<'a, T>(pointer: *const T, count: usize) -> Result<&'a [T]> {
     }
     // SAFETY: by the contract of this function.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
-}
-
-/// Reads a struct that begins with its size; a longer one is cut, a shorter one refused.
-///
-/// # Safety
-/// `pointer` must be null or point to a struct whose first field is its size in bytes.
-unsafe fn sized<'a, T>(pointer: *const T) -> Result<&'a T> {
-    if pointer.is_null() || !pointer.is_aligned() {
-        return Err(Error::invalid("a struct pointer is null or not aligned"));
-    }
-    // SAFETY: by the contract of this function the first field can be read; the rest only if the size covers it.
-    unsafe {
-        if *pointer.cast::<usize>() < size_of::<T>() {
-            return Err(Error::invalid("a struct is shorter than version 1.0 of the ABI defines it"));
-        }
-        Ok(&*pointer)
-    }
-}
-
-/// Writes as much of a struct as the caller knows; its first field is the caller's size and stays.
-///
-/// # Safety
-/// `out` must be null or point to a struct whose first field is its size in bytes.
-unsafe fn write_sized<T: Copy>(out: *mut T, mut value: T) -> Result<()> {
-    if out.is_null() || !out.is_aligned() {
-        return Err(Error::invalid("a place for a result is null or not aligned"));
-    }
-    // SAFETY: by the contract of this function; only as many bytes are written as the caller states.
-    unsafe {
-        let stated = *out.cast::<usize>();
-        (&raw mut value).cast::<usize>().write(stated);
-        let known = stated.min(size_of::<T>());
-        std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), out.cast::<u8>(), known);
-    }
-    Ok(())
 }
 
 /// # Safety
@@ -535,7 +500,7 @@ impl<I: Instance> Table<I> {
         guard(|| {
             // SAFETY: the caller passes a live device and plan and arguments whose arenas are live.
             let (device, planned, args) =
-                unsafe { (Handle::<Dev<I>>::get(device)?, Self::planned(plan)?, sized(args)?) };
+                unsafe { (Handle::<Dev<I>>::get(device)?, Self::planned(plan)?, read_argument(args)?) };
             let summary = planned.plan.summary();
             if let Some((node, reason)) = summary.refusal() {
                 return Err(Error::unsupported(format!("node {node} was refused: {reason}")));
@@ -586,7 +551,7 @@ impl<I: Instance> Table<I> {
         handle.hot(|executable| {
             // SAFETY: the caller passes arguments whose semaphores are live.
             unsafe {
-                let args = sized(args)?;
+                let args = read_argument(args)?;
                 let waits = slice(args.waits, args.wait_count)?;
                 let signals = slice(args.signals, args.signal_count)?;
                 Self::with_points(waits, |waits| {

@@ -139,8 +139,9 @@ fn the_key_value_pass_fills_the_same_cache() {
     let model = open(random.to_bytes());
     let nextn = model.family().nextn().unwrap();
     let tokens = random.tokens(20, 6);
-    let incoming: Vec<Vec<f64>> =
-        (0..20).map(|row| (0..random.hidden).map(|i| f64::from((row * 7 + i) % 13) * 0.1).collect()).collect();
+    let incoming: Vec<Vec<f64>> = (0..20)
+        .map(|row| (0..random.hidden).map(|i| f64::from((row * 7 + i) % 13) * 0.1).collect())
+        .collect();
     let caches = |graph: Graph| {
         let mut loaded = load(&model, &graph);
         loaded.run(&parameters(&graph, &tokens, &incoming)).unwrap();
@@ -188,8 +189,7 @@ fn the_demo_predicts_two_tokens_ahead_as_recorded() {
             let hidden = nextn.full(b, step, embedded, hidden);
             Some(nextn.head(b, hidden))
         });
-        let results =
-            load(&model, &heads).run(&parameters(&heads, &prompt.ids, &shifted(&hidden))).unwrap();
+        let results = load(&model, &heads).run(&parameters(&heads, &prompt.ids, &shifted(&hidden))).unwrap();
         let found = out(&heads, &results, model.shape().vocabulary as usize);
         for (position, (row, top)) in found.iter().zip(&prompt.mtp_top20).enumerate() {
             let first = (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32;

@@ -4,7 +4,7 @@ use paceline_engine::{Engine, EngineOptions, Rows, Want};
 use paceline_gguf::Gguf;
 use paceline_plugin_api::graph::DType;
 use paceline_tests::engines::{builtin_cpu, engine_at, engine_of, logits, options};
-use paceline_tests::random_model::{RandomModel, WeightTypes};
+use paceline_tests::random_model::{RandomDense, RandomModel, WeightTypes};
 use paceline_tests::test_models::{TopLogits, demo_q8_path, reference_logits};
 use paceline_tests::{Reference, test_models_or_skip};
 
@@ -19,10 +19,33 @@ struct Difference {
     relative: f64,
 }
 
-fn compare_with_float64(model: &RandomModel) -> Difference {
-    let bytes = model.to_bytes();
+/// A random model of any family: its file, a prompt, and the types of its weights.
+struct Random {
+    name: &'static str,
+    bytes: Vec<u8>,
+    tokens: Vec<u32>,
+    weights: WeightTypes,
+}
+
+fn random_models() -> impl Iterator<Item = Random> {
+    let hybrid = RandomModel::variants().into_iter().map(|(name, model)| Random {
+        name,
+        bytes: model.to_bytes(),
+        tokens: model.tokens(24, 5),
+        weights: model.weights,
+    });
+    let dense = RandomDense::variants().into_iter().map(|(name, model)| Random {
+        name,
+        bytes: model.to_bytes(),
+        tokens: model.tokens(24, 5),
+        weights: model.weights,
+    });
+    hybrid.chain(dense)
+}
+
+fn compare_with_float64(model: Random) -> Difference {
+    let Random { bytes, tokens, .. } = model;
     let reference = Reference::load(&Gguf::from_bytes(bytes.clone()).unwrap()).unwrap();
-    let tokens = model.tokens(24, 5);
     let expected = reference.trunk(&tokens).logits;
     let mut engine = engine_of(bytes, &builtin_cpu(), f32_cache());
     let sequence = engine.new_sequence().unwrap();
@@ -39,9 +62,10 @@ fn compare_with_float64(model: &RandomModel) -> Difference {
 
 #[test]
 fn random_f32_models_agree_with_float64() {
-    for (name, model) in RandomModel::variants() {
+    for model in random_models() {
+        let name = model.name;
         if matches!(model.weights, WeightTypes::All(DType::F32)) {
-            let Difference { largest, relative } = compare_with_float64(&model);
+            let Difference { largest, relative } = compare_with_float64(model);
             println!("{name}: largest {largest:.1e}, relative {relative:.1e}");
             assert!(largest < 1e-4, "{name}: {largest}");
         }
@@ -51,13 +75,14 @@ fn random_f32_models_agree_with_float64() {
 /// The reference reads the same rounded weights, so what remains is the rounding of activations to 8 bits.
 #[test]
 fn random_models_of_other_types_agree_within_the_rounding_of_activations() {
-    for (name, model) in RandomModel::variants() {
+    for model in random_models() {
+        let name = model.name;
         let bound = match model.weights {
             WeightTypes::All(DType::F32) => continue,
             WeightTypes::All(DType::F16 | DType::BF16) => 1e-5,
             _ => 0.03,
         };
-        let Difference { largest, relative } = compare_with_float64(&model);
+        let Difference { largest, relative } = compare_with_float64(model);
         println!("{name}: largest {largest:.1e}, relative {relative:.1e}");
         assert!(relative < bound, "{name}: {relative}");
     }

@@ -1,9 +1,9 @@
 //! Writes a random model, and on request a drafter for it.
 //!
 //! `cargo run -p paceline-tests --example write_random_model -- VARIANT MODEL.gguf [DRAFTER.gguf]`, where VARIANT is
-//! a name of `RandomModel::variants()` or `shaped-0.8b`.
+//! a name of `RandomModel::variants()` or `shaped-0.8b`, or, without a drafter, one of `RandomDense::variants()`.
 
-use paceline_tests::{AnyError, RandomDrafter, RandomModel};
+use paceline_tests::{AnyError, RandomDense, RandomDrafter, RandomModel};
 
 fn main() -> Result<(), AnyError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -12,10 +12,18 @@ fn main() -> Result<(), AnyError> {
         [variant, path, drafter] => (variant, path, Some(drafter)),
         _ => return Err("usage: write_random_model VARIANT MODEL.gguf [DRAFTER.gguf]".into()),
     };
+    if let Some(model) = RandomDense::variant(variant) {
+        return match drafter_path {
+            None => model.write(path),
+            Some(_) => Err(format!("there are no drafters for '{variant}'").into()),
+        };
+    }
     let model = match variant.as_str() {
         "shaped-0.8b" => RandomModel::shaped_0_8b(),
         name => RandomModel::variant(name).ok_or_else(|| {
-            let names: Vec<_> = RandomModel::variants().into_iter().map(|variant| variant.0).collect();
+            let dense = RandomDense::variants().into_iter().map(|variant| variant.0);
+            let names: Vec<_> =
+                RandomModel::variants().into_iter().map(|variant| variant.0).chain(dense).collect();
             format!("no variant '{name}'; there are shaped-0.8b, {}", names.join(", "))
         })?,
     };

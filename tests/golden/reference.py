@@ -6,6 +6,8 @@ Run from the directory `tests`:
 
     cargo run -p paceline-tests --example write_random_model -- tiny /tmp/model.gguf /tmp/drafter.gguf
     python golden/reference.py tiny /tmp/model.gguf /tmp/drafter.gguf > golden/tiny.json
+
+The drafter may be left out; for the dense families there is none.
 """
 import json
 import sys
@@ -152,6 +154,53 @@ class Target(Part):
         return self.rms(c, norm) @ self.w.get(p + "shared_head_head.weight", self.head).T
 
 
+def rope_adjacent(x, angle):
+    """x [tokens, heads, head], angle [tokens, pairs]; pairs (2i, 2i + 1) as complex numbers."""
+    turned = 2 * angle.shape[1]
+    z = (x[..., 0:turned:2] + 1j * x[..., 1:turned:2]) * np.exp(1j * angle)[:, None]
+    rotated = np.stack([z.real, z.imag], -1).reshape(*z.shape[:-1], turned)
+    return np.concatenate([rotated, x[..., turned:]], -1)
+
+
+class Dense(Part):
+    """Models of architecture `qwen3` or `llama`."""
+
+    def __init__(self, path, architecture):
+        super().__init__(path, architecture)
+        self.is_llama = architecture == "llama"
+        self.embedding = self.w["token_embd.weight"]
+        self.head = self.w.get("output.weight", self.embedding)
+        self.head_size = self.key("attention.key_length", self.embedding.shape[1] // self.key("attention.head_count"))
+
+    def turn(self, x):
+        positions = np.arange(len(x), dtype=float)
+        if self.key("rope.scaling.type", "none") == "linear":
+            positions = positions / self.key("rope.scaling.factor")
+        width, base = self.key("rope.dimension_count", self.head_size), self.key("rope.freq_base")
+        if not self.is_llama:
+            return rope(x, positions, width, base)
+        slower = self.w.get("rope_freqs.weight", np.ones(width // 2))
+        return rope_adjacent(x, positions[:, None] * base ** (-np.arange(0, width, 2) / width) / slower)
+
+    def product(self, x, name):
+        return self.linear(x, name) + self.w.get(name + ".bias", 0)
+
+    def trunk(self, tokens):
+        x, n = self.embedding[tokens], len(tokens)
+        causal = np.tril(np.ones((n, n), bool))
+        for layer in range(self.key("block_count")):
+            p = f"blk.{layer}."
+            u = self.rms(x, self.w[p + "attn_norm.weight"])
+            q, k, v = (self.product(u, p + "attn_" + part).reshape(n, -1, self.head_size) for part in "qkv")
+            if not self.is_llama:
+                q, k = self.rms(q, self.w[p + "attn_q_norm.weight"]), self.rms(k, self.w[p + "attn_k_norm.weight"])
+            o = attend(self.turn(q), self.turn(k), v, causal, self.head_size**-0.5)
+            x = x + self.product(o, p + "attn_output")
+            x = x + self.ffn(self.rms(x, self.w[p + "ffn_norm.weight"]), p)
+        h = self.rms(x, self.w["output_norm.weight"])
+        return h @ self.head.T, h, None
+
+
 class Drafter(Part):
     def __init__(self, path):
         super().__init__(path, "dflash")
@@ -185,7 +234,8 @@ def kept(logits, rows):
 
 def main():
     variant, target_path, *drafter_path = sys.argv[1:]
-    target = Target(target_path)
+    architecture = load(target_path)[1]["general.architecture"]
+    target = Target(target_path) if architecture == "qwen35" else Dense(target_path, architecture)
     logits, h, inputs = target.trunk(TOKENS)
     golden = {
         "about": "Made by golden/reference.py, an independent numpy implementation in float64, from the file that "

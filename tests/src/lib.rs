@@ -14,7 +14,7 @@ pub mod random_model;
 pub mod reference;
 pub mod test_models;
 
-pub use random_model::{RandomDrafter, RandomModel, ValueSource, WeightTypes};
+pub use random_model::{DenseFamily, RandomDense, RandomDrafter, RandomModel, ValueSource, WeightTypes};
 pub use reference::{DrafterReference, MtpRows, Reference, Rows, Trunk};
 pub use test_models::{demo_drafter_q8_path, demo_q8_path, reference_logits, test_models_dir};
 

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use paceline_tests::reference::shifted;
-use paceline_tests::{RandomDrafter, RandomModel, Rows};
+use paceline_tests::{RandomDense, RandomDrafter, RandomModel, Reference, Rows};
 use serde::Deserialize;
 
-use crate::{drafter_of, largest_difference, reference_of};
+use crate::{drafter_of, file_of, largest_difference, reference_of};
 
 /// The weights are the same f32 numbers, but a machine's mathematical library may round the normal numbers they
 /// come from in another way.
@@ -18,6 +18,7 @@ struct Golden {
     tokens: Vec<u32>,
     positions: Vec<usize>,
     trunk: Rows,
+    #[serde(default)]
     mtp: Rows,
     #[serde(default)]
     block_rows: Vec<usize>,
@@ -33,10 +34,22 @@ fn check(what: &str, computed: &[Vec<f64>], rows: &[usize], golden: &Rows) {
     assert!(difference <= TOLERANCE, "{what}: {difference}");
 }
 
-fn check_variant(name: &str) {
+fn golden(name: &str) -> Golden {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/{name}.json"));
     let golden: Golden = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(golden.variant, name);
+    golden
+}
+
+fn check_dense_variant(name: &str) {
+    let golden = golden(name);
+    let model = RandomDense::variant(name).unwrap();
+    let trunk = Reference::load(&file_of(model.to_bytes())).unwrap().trunk(&golden.tokens);
+    check(&format!("{name} trunk"), &trunk.logits, &golden.positions, &golden.trunk);
+}
+
+fn check_variant(name: &str) {
+    let golden = golden(name);
     let model = RandomModel::variant(name).unwrap();
     let target = reference_of(&model);
     let trunk = target.trunk(&golden.tokens);
@@ -68,4 +81,18 @@ fn a_second_implementation_agrees_on_a_given_attention_scale() {
 #[test]
 fn a_second_implementation_agrees_on_quantised_weights() {
     check_variant("wide-q4-k-m");
+}
+
+#[test]
+fn a_second_implementation_agrees_on_qwen3() {
+    for name in ["qwen3", "qwen3-heads-1-to-4", "qwen3-partial-rotary"] {
+        check_dense_variant(name);
+    }
+}
+
+#[test]
+fn a_second_implementation_agrees_on_llama() {
+    for name in ["llama-heads-1-to-1", "llama-factors", "llama-linear-scaling", "llama-biases"] {
+        check_dense_variant(name);
+    }
 }

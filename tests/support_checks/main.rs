@@ -1,6 +1,7 @@
 //! Checks of what the end-to-end tests stand on.
 
 mod demo_model;
+mod dense;
 mod golden;
 mod invariants;
 mod random_models;
@@ -13,12 +14,16 @@ use std::path::Path;
 /// The tokens that recorded outputs of random models are for.
 const TOKENS: [u32; 17] = [72, 101, 108, 108, 111, 44, 32, 119, 111, 114, 108, 100, 33, 10, 7, 250, 131];
 
+fn file_of(bytes: Vec<u8>) -> Gguf {
+    Gguf::from_bytes(bytes).unwrap()
+}
+
 fn reference_of(model: &RandomModel) -> Reference {
-    Reference::load(&Gguf::from_bytes(model.to_bytes()).unwrap()).unwrap()
+    Reference::load(&file_of(model.to_bytes())).unwrap()
 }
 
 fn drafter_of(drafter: &RandomDrafter) -> DrafterReference {
-    DrafterReference::load(&Gguf::from_bytes(drafter.to_bytes()).unwrap()).unwrap()
+    DrafterReference::load(&file_of(drafter.to_bytes())).unwrap()
 }
 
 fn open(path: impl AsRef<Path>) -> Gguf {

@@ -22,12 +22,6 @@ impl BlockPool {
     pub fn give(&mut self, block: u32) {
         self.free.push(block);
     }
-
-    /// Number of free blocks.
-    #[cfg(test)]
-    pub fn free(&self) -> usize {
-        self.free.len()
-    }
 }
 
 /// What the engine keeps of one sequence.
@@ -38,4 +32,30 @@ pub(crate) struct SequenceState {
     pub length: u32,
     /// Physical block of each logical block.
     pub blocks: Vec<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    proptest! {
+        #[test]
+        fn a_block_has_one_owner(count in 0u32..40, takes in proptest::collection::vec(any::<bool>(), 0..200)) {
+            let mut pool = BlockPool::new(count);
+            let mut taken = HashSet::new();
+            for take in takes {
+                if take {
+                    match pool.take() {
+                        Some(block) => prop_assert!(block < count && taken.insert(block)),
+                        None => prop_assert_eq!(taken.len(), count as usize),
+                    }
+                } else if let Some(&block) = taken.iter().next() {
+                    taken.remove(&block);
+                    pool.give(block);
+                }
+            }
+        }
+    }
 }

@@ -386,6 +386,14 @@ fn context_shape(model: &Model, options: &EngineOptions) -> Result<ContextShape>
             return Err(EngineError::Request(format!("{name} cannot be {value}; it takes {min} to {max}")));
         }
     }
+    let width = model.shape().head_width;
+    for dtype in options.kv_types {
+        if dtype.block().is_none_or(|(elements, _)| !width.is_multiple_of(elements)) {
+            return Err(EngineError::Request(format!(
+                "KV type {dtype} does not fit this model, whose cached heads have {width} elements"
+            )));
+        }
+    }
     if context > trained {
         tracing::warn!("a context of {context} is more than the {trained} that the model was trained for");
     }

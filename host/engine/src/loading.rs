@@ -6,7 +6,7 @@ use crate::memory::MemoryPlan;
 use crate::model::Model;
 use crate::programs::{self, ProgramGraph, ProgramKey};
 use crate::step::{ContextShape, ParameterOffsets};
-use paceline_plugin_api::backend::{ArenaClass, StatePlan, WeightLayout, WeightUse};
+use paceline_plugin_api::backend::{ArenaClass, StatePlan, WeightLayout, WeightUse, weight_uses};
 use paceline_plugin_api::client::{
     ArenaClient, BackendClient, DeviceClient, ExecutableClient, LoadSpans, PlanClient, SemaphoreClient,
     WeightImportClient,
@@ -87,7 +87,7 @@ pub(crate) fn load(
         .iter()
         .map(|&key| programs::build(model, context, key))
         .collect::<Result<Vec<ProgramGraph>>>()?;
-    let uses = programs::weight_uses(graphs.iter().map(|g| &g.graph));
+    let uses = weight_uses(graphs.iter().map(|g| &g.graph));
     let layouts = backend
         .layout_weights(&info.capabilities, &uses)
         .map_err(EngineError::backend(plugin, "laying out the weights"))?;

@@ -16,6 +16,8 @@ pub struct ModelShape {
     pub hidden: u32,
     /// What each trunk layer is.
     pub layers: Vec<LayerKind>,
+    /// Elements of a cached key or value head.
+    pub head_width: u32,
     /// Positions that the model was trained for.
     pub context: u32,
     /// True if the file has a multi-token prediction block.

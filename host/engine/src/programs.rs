@@ -3,9 +3,8 @@
 use crate::error::{EngineError, Result};
 use crate::model::Model;
 use crate::step::{ContextShape, ParameterOffsets, StepInputs};
-use paceline_plugin_api::backend::{NodePlan, PlanSummary, Uses, WeightUse};
-use paceline_plugin_api::graph::{Builder, Graph, ValueId};
-use std::collections::HashMap;
+use paceline_plugin_api::backend::{NodePlan, PlanSummary};
+use paceline_plugin_api::graph::{Builder, Graph};
 
 /// Row counts that have a graph of their own, up to the microbatch.
 const ROW_COUNTS: [u32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64];
@@ -73,49 +72,6 @@ pub(crate) fn build(model: &Model, context: &ContextShape, key: ProgramKey) -> R
     };
     let output_faults = offset("output_faults");
     Ok(ProgramGraph { parameters, output, embed_faults, output_faults, graph })
-}
-
-/// All weights of a list of graphs with all their uses. Weights that are multiplied with the same activations form
-/// a group.
-pub(crate) fn weight_uses<'a>(graphs: impl IntoIterator<Item = &'a Graph>) -> Vec<WeightUse> {
-    let mut list: Vec<WeightUse> = Vec::new();
-    let mut index: HashMap<String, usize> = HashMap::new();
-    let mut next_group = 0;
-    for graph in graphs {
-        let mut groups: HashMap<ValueId, u32> = HashMap::new();
-        for node in graph.nodes() {
-            for (position, &input) in node.inputs.iter().enumerate() {
-                let value = graph.value(input);
-                if value.kind != paceline_plugin_api::graph::ValueKind::Weight {
-                    continue;
-                }
-                let uses = match (node.operation.as_str(), position) {
-                    ("linear", 1) => Uses::PRODUCT,
-                    ("embed", 1) => Uses::GATHER,
-                    _ => Uses::ELEMENTS,
-                };
-                let at = *index.entry(value.name.clone()).or_insert_with(|| {
-                    list.push(WeightUse {
-                        name: value.name.clone(),
-                        dtype: value.dtype,
-                        shape: value.shape,
-                        uses: Uses::default(),
-                        group: 0,
-                    });
-                    list.len() - 1
-                });
-                let weight = &mut list[at];
-                weight.uses = weight.uses.union(uses);
-                if uses == Uses::PRODUCT && weight.group == 0 {
-                    weight.group = *groups.entry(node.inputs[0]).or_insert_with(|| {
-                        next_group += 1;
-                        next_group
-                    });
-                }
-            }
-        }
-    }
-    list
 }
 
 /// Checks that plans of the same step promise the same bits: corresponding nodes of graphs that differ in rows or in

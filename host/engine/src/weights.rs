@@ -3,6 +3,8 @@
 use crate::error::{EngineError, Result};
 use paceline_gguf::Gguf;
 use paceline_plugin_api::graph::{Builder, DType, ValueId};
+use std::cell::RefCell;
+use std::collections::HashSet;
 
 /// A tensor of the model, with its shape checked.
 #[derive(Clone, Debug)]
@@ -28,11 +30,13 @@ impl Weight {
 /// Looks tensors up by name and checks their shapes.
 pub(crate) struct Tensors<'a> {
     gguf: &'a Gguf,
+    /// Names of those that were asked for and found.
+    used: RefCell<HashSet<String>>,
 }
 
 impl<'a> Tensors<'a> {
     pub fn new(gguf: &'a Gguf) -> Self {
-        Self { gguf }
+        Self { gguf, used: RefCell::default() }
     }
 
     /// True if the file has the tensor.
@@ -53,9 +57,21 @@ impl<'a> Tensors<'a> {
         Ok((self.matrix(name, rows, columns)?, rows))
     }
 
-    /// A vector.
+    /// A vector, which is read element by element.
     pub fn vector(&self, name: &str, length: u32) -> Result<Weight> {
-        self.weight(name, &[length])
+        self.elements(name, &[length])
+    }
+
+    /// A tensor that is read element by element: only F32 can be.
+    pub fn elements(&self, name: &str, dims: &[u32]) -> Result<Weight> {
+        let weight = self.weight(name, dims)?;
+        if weight.dtype != DType::F32 {
+            return Err(self.unsupported(format!(
+                "tensor `{name}` is {}; norms, biases and other small tensors must be F32",
+                weight.dtype
+            )));
+        }
+        Ok(weight)
     }
 
     /// A tensor if the file has it.
@@ -73,12 +89,30 @@ impl<'a> Tensors<'a> {
             )));
         }
         if self.has(&format!("{name}.scale")) {
-            return Err(EngineError::Unsupported {
-                file: crate::model::file_name(self.gguf),
-                what: format!("tensor `{name}` has a scale of its own, which is not supported yet"),
-            });
+            return Err(self
+                .unsupported(format!("tensor `{name}` has a scale of its own, which is not supported yet")));
         }
+        self.used.borrow_mut().insert(name.to_owned());
         Ok(Weight { name: name.to_owned(), dtype: DType(tensor.tensor_type.id()), dims: dims.to_vec() })
+    }
+
+    /// Refuses a file with tensors that were not asked for: with them it is another model.
+    pub fn refuse_unused(&self, architecture: &str) -> Result<()> {
+        let used = self.used.borrow();
+        let mut unused = self.gguf.tensors().filter(|tensor| !used.contains(tensor.name));
+        let Some(first) = unused.next() else { return Ok(()) };
+        let others = match unused.count() {
+            0 => String::new(),
+            count => format!(" (and {count} more)"),
+        };
+        Err(self.unsupported(format!(
+            "tensor `{}`{others} belongs to a kind of `{architecture}` that is not supported",
+            first.name
+        )))
+    }
+
+    fn unsupported(&self, what: impl Into<String>) -> EngineError {
+        EngineError::Unsupported { file: crate::model::file_name(self.gguf), what: what.into() }
     }
 
     /// An error about this file.

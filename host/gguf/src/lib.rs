@@ -66,5 +66,5 @@ pub use tensor::TensorInfo;
 pub use tensor_type::{TensorType, TypeLayout};
 pub use value::{ValueRef, ValueType};
 pub use verify::{Report, verify, verify_bytes, verify_with};
-pub use write_value::{ArrayValue, Value};
+pub use write_value::{ArrayValue, NotText, Value};
 pub use writer::Writer;

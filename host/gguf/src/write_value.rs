@@ -1,6 +1,6 @@
 //! Metadata values for the writer.
 
-use crate::ValueType;
+use crate::{ValueRef, ValueType};
 
 macro_rules! values {
     ($($variant:ident $type:ty;)*) => {
@@ -78,6 +78,53 @@ values! {
     F64 f64;
     Bool bool;
     Str String;
+}
+
+impl TryFrom<ValueRef<'_>> for Value {
+    type Error = NotText;
+
+    /// Copies a value of a file, so that it can be written into another one.
+    fn try_from(value: ValueRef<'_>) -> Result<Self, NotText> {
+        macro_rules! array {
+            ($array:expr, $($variant:ident)*) => {
+                match $array.element_type() {
+                    $(ValueType::$variant => Value::Array(ArrayValue::$variant(
+                        $array.iter().filter_map(|v| match v { ValueRef::$variant(v) => Some(v), _ => None }).collect(),
+                    )),)*
+                    _ => Value::Array(ArrayValue::Str(
+                        $array
+                            .iter()
+                            .filter_map(|v| match v { ValueRef::Str(bytes) => Some(text(bytes)), _ => None })
+                            .collect::<Result<_, _>>()?,
+                    )),
+                }
+            };
+        }
+        Ok(match value {
+            ValueRef::U8(v) => v.into(),
+            ValueRef::I8(v) => v.into(),
+            ValueRef::U16(v) => v.into(),
+            ValueRef::I16(v) => v.into(),
+            ValueRef::U32(v) => v.into(),
+            ValueRef::I32(v) => v.into(),
+            ValueRef::U64(v) => v.into(),
+            ValueRef::I64(v) => v.into(),
+            ValueRef::F32(v) => v.into(),
+            ValueRef::F64(v) => v.into(),
+            ValueRef::Bool(v) => v.into(),
+            ValueRef::Str(bytes) => text(bytes)?.into(),
+            ValueRef::Array(array) => array!(array, U8 I8 U16 I16 U32 I32 U64 I64 F32 F64 Bool),
+        })
+    }
+}
+
+/// A string of a file that is not UTF-8 cannot be copied as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a string is not UTF-8")]
+pub struct NotText;
+
+fn text(bytes: &[u8]) -> Result<String, NotText> {
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| NotText)
 }
 
 impl From<&str> for Value {

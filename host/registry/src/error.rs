@@ -1,14 +1,16 @@
 //! What can be wrong with a plugin, or with a request for one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use paceline_plugin_api::settings::nearest;
+
+use crate::FileFault;
 
 /// The result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a plugin cannot be had. The message says what is wrong and where, [`Error::hint`] what to do.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A plugin file that cannot be used.
@@ -29,6 +31,35 @@ pub enum Error {
         /// The file that was refused.
         second: PathBuf,
     },
+    /// Two files hold the same version of one plugin.
+    #[error(
+        "plugin files {} and {} both have version {version} of `{id}`",
+        first.display(),
+        second.display()
+    )]
+    SameVersion {
+        /// The id.
+        id: String,
+        /// The version.
+        version: String,
+        /// The file that was found first.
+        first: PathBuf,
+        /// The other one.
+        second: PathBuf,
+    },
+    /// Files are not what a pin asks for.
+    #[error("plugin `{id}` is pinned to {wanted}, and {found}")]
+    Pin {
+        /// The id.
+        id: String,
+        /// What the pin asks for.
+        wanted: String,
+        /// What there is, as a clause.
+        found: String,
+    },
+    /// A plugin was switched off.
+    #[error("plugin `{0}` is switched off by the configuration")]
+    Disabled(String),
     /// A plugin that is linked in cannot be used.
     #[error("a built-in plugin cannot be used: {0}")]
     BuiltIn(paceline_plugin_api::Error),
@@ -48,12 +79,16 @@ pub enum Error {
         missing: Vec<String>,
     },
     /// No plugin has that id.
-    #[error("there is no plugin `{id}`; {}", available(known))]
+    #[error("there is no plugin `{id}`; {}{}{}", available(known), looked_in(searched), refusals(refused))]
     Unknown {
         /// The id asked for.
         id: String,
         /// The ids that there are.
         known: Vec<String>,
+        /// The directories that were searched.
+        searched: Vec<PathBuf>,
+        /// The files that were refused, and why.
+        refused: Vec<(PathBuf, String)>,
     },
     /// A plugin of another kind was asked for as a backend.
     #[error("plugin `{id}` cannot be used as a backend: {reason}")]
@@ -71,68 +106,6 @@ pub enum Error {
     },
 }
 
-/// What is wrong with a plugin file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FileFault {
-    /// The operating system refused.
-    #[error("cannot {action}: {source}")]
-    Io {
-        /// What was being done, as a verb phrase.
-        action: &'static str,
-        /// The operating system's answer.
-        source: std::io::Error,
-    },
-    /// A directory, pipe or device was named.
-    #[error("is {0}, not a file")]
-    NotAFile(&'static str),
-    /// Everyone may write the file.
-    #[error("can be written by every user of this machine (mode {mode:04o}), so it may be anyone's code")]
-    WorldWritable {
-        /// Permission bits.
-        mode: u32,
-    },
-    /// The file belongs to another user.
-    #[error("belongs to user {owner}, who is neither you (user {user}) nor root")]
-    ForeignOwner {
-        /// Numeric id of the owner.
-        owner: u32,
-        /// Numeric id of this process's user.
-        user: u32,
-    },
-    /// The bytes are something other than a shared library.
-    #[error("is not a shared library: {0}")]
-    NotALibrary(String),
-    /// The file ends too early.
-    #[error("is cut short: it needs {needed} bytes and has {found}")]
-    CutShort {
-        /// Bytes that its own tables speak of.
-        needed: u64,
-        /// Bytes that are there.
-        found: u64,
-    },
-    /// A library for another machine.
-    #[error("is built for {found}, and this program for {wanted}")]
-    OtherMachine {
-        /// What the file is for.
-        found: String,
-        /// What this program is for.
-        wanted: &'static str,
-    },
-    /// The system's loader refused, most often because of a library that the plugin needs.
-    #[error("cannot be loaded: {0}")]
-    Loader(String),
-    /// A library without the entry symbol.
-    #[error(
-        "is a shared library but no Paceline plugin: it lacks the symbol `{}`",
-        paceline_plugin_api::abi::ENTRY_SYMBOL
-    )]
-    NoPlugin,
-    /// The plugin and this host do not understand each other.
-    #[error("{0}")]
-    Refused(paceline_plugin_api::Error),
-}
-
 impl Error {
     /// What to do about it, if there is something to say.
     pub fn hint(&self) -> Option<String> {
@@ -142,7 +115,16 @@ impl Error {
             Self::BuiltIn(_) | Self::SameBuiltIn(_) | Self::MissingBuiltIns { .. } => Some(
                 "this is a fault in how the program was built; build it again from a clean tree".to_owned(),
             ),
-            Self::Unknown { id, known } => nearest(id, known.iter().map(String::as_str))
+            Self::SameVersion { id, .. } => Some(format!(
+                "remove one of them, or pin one by its path in the section `plugin.{id}` of registry.toml"
+            )),
+            Self::Pin { id, .. } => {
+                Some(format!("install what is pinned, or change the section `plugin.{id}` of registry.toml"))
+            }
+            Self::Disabled(id) => {
+                Some(format!("set `enabled = true` in the section `plugin.{id}` of registry.toml"))
+            }
+            Self::Unknown { id, known, .. } => nearest(id, known.iter().map(String::as_str))
                 .map(|near| format!("did you mean `{near}`?"))
                 .or_else(|| Some("a plugin in a shared library is loaded with `--plugin PATH`".to_owned())),
             Self::NotABackend { .. } => None,
@@ -153,26 +135,10 @@ impl Error {
     }
 }
 
-impl FileFault {
-    fn hint(&self, path: &str) -> Option<String> {
-        Some(match self {
-            Self::Io { .. } => return None,
-            Self::NotAFile(_) => "give the path of the plugin's shared library".to_owned(),
-            Self::WorldWritable { .. } => {
-                format!("if you trust what is in it now, run `chmod o-w {path}`")
-            }
-            Self::ForeignOwner { .. } => "if you trust it, make a copy of your own and load that".to_owned(),
-            Self::NotALibrary(_) | Self::NoPlugin => {
-                "give the path of a shared library that was built as a Paceline plugin".to_owned()
-            }
-            Self::CutShort { .. } => "build or download the plugin again".to_owned(),
-            Self::OtherMachine { .. } => "use a plugin that was built for this machine".to_owned(),
-            Self::Loader(_) => {
-                "if a library is named that is not found, install what it belongs to (a driver, most often)"
-                    .to_owned()
-            }
-            Self::Refused(_) => "use a plugin and a program of versions that go together".to_owned(),
-        })
+impl Error {
+    /// A fault of a file.
+    pub(crate) fn file(path: &Path, fault: FileFault) -> Self {
+        Self::File { path: path.to_owned(), fault }
     }
 }
 
@@ -193,6 +159,28 @@ fn list(ids: &[String]) -> String {
 
 fn available(known: &[String]) -> String {
     if known.is_empty() { "no plugin is loaded".to_owned() } else { format!("there is {}", list(known)) }
+}
+
+fn looked_in(searched: &[PathBuf]) -> String {
+    if searched.is_empty() {
+        return String::new();
+    }
+    let searched: Vec<_> = searched.iter().map(|path| path.display().to_string()).collect();
+    format!("; searched {}", searched.join(", "))
+}
+
+fn refusals(refused: &[(PathBuf, String)]) -> String {
+    const SHOWN: usize = 3;
+
+    let mut text: String = refused
+        .iter()
+        .take(SHOWN)
+        .map(|(path, reason)| format!("; refused {}: {reason}", path.display()))
+        .collect();
+    if refused.len() > SHOWN {
+        text.push_str(&format!("; and {} more refused", refused.len() - SHOWN));
+    }
+    text
 }
 
 fn because(reasons: &[String]) -> String {

@@ -13,27 +13,72 @@
 //! # }
 //! ```
 //!
+//! A program that searches directories, and lets nothing that it finds there take it down:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), paceline_registry::Error> {
+//! use paceline_registry::{DiscoverConfig, Environment, Prober, Registry};
+//!
+//! let environment = Environment::of_process();
+//! let config = DiscoverConfig {
+//!     directories: environment.search_directories(),
+//!     cache: environment.cache_directory(),
+//!     // The program has to call `probe_main` when it is started so.
+//!     prober: std::env::current_exe().ok().map(|program| Prober::new(program, ["--probe".into()])),
+//!     ..DiscoverConfig::default()
+//! };
+//! let mut candidates = Registry::discover(&config);
+//! for candidate in candidates.list() {
+//!     println!("{}: {}", candidate.path.display(), candidate.state);
+//! }
+//! let backend = Registry::new()?.load_backend(&mut candidates, "cuda")?;
+//! # let _ = backend;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Rules:
 //!
-//! - A file is looked at before it is loaded: who may write it, and whether it is a whole shared library for this
-//!   machine. Loading runs code in it, so what fails these checks is refused first.
+//! - A file is looked at before it is loaded: who may write it, whether it is a whole shared library for this
+//!   machine, what its descriptor says. Loading runs code in it, so what fails these checks is refused first.
+//! - What is found in directories is tried in a process of its own before it is loaded in this one, once for every
+//!   change of the file. Devices are asked for in the same way, and only of backends that are used.
 //! - A plugin is never unloaded.
-//! - A file that is given explicitly takes the place of the built-in plugin with the same id. Two files with the
-//!   same id are an error.
+//! - A file that is given explicitly takes the place of the built-in plugin with the same id, one that was found only
+//!   if it is newer. Of several files with one id the newest is used; if that does not tell which, none is.
 //! - One plugin or device that fails does not hide the others.
 
 #![deny(unsafe_code)]
 
+mod bytes;
+mod cache;
+mod candidates;
+mod cpu_features;
+mod descriptor;
 mod error;
+mod examine;
+mod fault;
 mod host_table;
+mod identity;
 mod library;
 mod log_bridge;
 mod plugin;
+mod probe;
 mod registry;
+mod search;
 mod shared_object;
 mod trust;
 
-pub use error::{Error, FileFault, Result};
+pub use cache::forget;
+pub use candidates::{Candidate, Candidates, DiscoverConfig, Pin, Source, State};
+pub use descriptor::{
+    AbiRange, AbiVersion, DeclaredRule, DeclaredSetting, DeclaredType, Descriptor, DescriptorFault, Driver,
+    DriverRange, PluginKind,
+};
+pub use error::{Error, Result};
+pub use fault::FileFault;
 pub use host_table::HOST_TABLE;
 pub use plugin::{Origin, Plugin};
+pub use probe::{Cause, Described, Failure, Phase, ProbedDevice, Prober, Verdict, probe_main};
 pub use registry::{BackendDevices, Registry};
+pub use search::Environment;

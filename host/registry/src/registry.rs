@@ -7,6 +7,10 @@ use std::path::Path;
 use paceline_plugin_api::backend::DeviceInfo;
 use paceline_plugin_api::client::{BackendClient, PluginClient};
 
+use crate::candidates::{Candidate, Candidates, DiscoverConfig};
+use crate::examine::examine;
+use crate::identity::FileIdentity;
+use crate::probe::Phase;
 use crate::{Error, FileFault, HOST_TABLE, Origin, Plugin, Result, library};
 
 /// The plugins of this process: those from files in the order in which they were loaded, then the built-in ones in
@@ -67,21 +71,105 @@ impl Registry {
         Err(Error::MissingBuiltIns { expected: ids.iter().map(|id| (*id).to_owned()).collect(), missing })
     }
 
-    /// Loads the plugin in a shared library, which takes the place of a built-in with the same id. A file that was
+    /// Looks at every file that may hold a plugin, and tries those that are new or changed in processes of their own.
+    /// Loads nothing in this one, and touches no driver.
+    pub fn discover(config: &DiscoverConfig) -> Candidates {
+        Candidates::discover(config)
+    }
+
+    /// The plugin with that id: the one that is loaded, the file that is used for it, or the built-in one. A file
+    /// that was only found takes the place of a built-in if its version is higher.
+    ///
+    /// # Errors
+    /// An unknown id, a file that cannot be used, and any file that the user named and that cannot be used.
+    pub fn load(&mut self, candidates: &Candidates, id: &str) -> Result<&Plugin> {
+        candidates.expect_named()?;
+        let known = self.plugins.iter().position(|plugin| plugin.id() == id);
+        if let Some(index) = known
+            && self.plugins[index].origin.path().is_some()
+        {
+            return Ok(&self.plugins[index]);
+        }
+        let built_in_version = known.map(|index| self.plugins[index].client.version());
+        match (candidates.choice(id), built_in_version) {
+            (Ok(Some(file)), None) => self.load_candidate(candidates, file),
+            (Ok(Some(file)), Some(version)) if file.is_wanted() || file.is_newer_than(&version) => {
+                self.load_candidate(candidates, file)
+            }
+            (Ok(None), None) => Err(self.unknown(candidates, id)),
+            (Err(error), None) => Err(error),
+            (Err(error), Some(version)) if candidates.would_replace(id, &version) => Err(error),
+            (_, Some(version)) => {
+                candidates.allow_built_in(id, &version)?;
+                self.find(id)
+            }
+        }
+    }
+
+    /// The backend with that id, after its devices were asked for: first in a process of its own, then here.
+    ///
+    /// # Errors
+    /// As [`Registry::load`]; a plugin that is no backend; one that fails when it is asked for its devices.
+    pub fn load_backend(&mut self, candidates: &mut Candidates, id: &str) -> Result<BackendClient> {
+        let plugin = self.load(candidates, id)?.clone();
+        let backend = self.backend(Some(id))?;
+        let Some(path) = plugin.origin.path() else { return Ok(backend) };
+        if let Some(Err(failure)) = candidates.devices(id)? {
+            return Err(Error::file(path, FileFault::Probe(failure)));
+        }
+        let identity = candidates.choice(id)?.and_then(Candidate::identity);
+        let _marker = identity.and_then(|identity| candidates.cache().mark(path, identity, Phase::Devices));
+        backend.devices().map_err(|error| Error::file(path, FileFault::Devices(error)))?;
+        Ok(backend)
+    }
+
+    fn load_candidate(&mut self, candidates: &Candidates, candidate: &Candidate) -> Result<&Plugin> {
+        let path = &candidate.path;
+        let failed = |fault| Error::file(path, fault);
+        let identity = std::fs::metadata(path)
+            .map(|metadata| FileIdentity::of(&metadata))
+            .map_err(|source| failed(FileFault::io("find it", source)))?;
+        let descriptor = candidate
+            .descriptor
+            .as_ref()
+            .filter(|_| candidate.identity() == Some(identity))
+            .ok_or_else(|| failed(FileFault::Changed))?;
+        candidate.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let marker = candidates.cache().mark(path, identity, Phase::Describe);
+        let client = library::enter(path, descriptor).map_err(failed)?;
+        drop(marker);
+        let index = self.insert(Plugin { client, origin: Origin::File(path.clone()) })?;
+        Ok(&self.plugins[index])
+    }
+
+    fn unknown(&self, candidates: &Candidates, id: &str) -> Error {
+        let mut known: Vec<String> =
+            self.plugins.iter().map(Plugin::id).chain(candidates.usable_ids()).collect();
+        known.sort();
+        known.dedup();
+        Error::Unknown {
+            id: id.to_owned(),
+            known,
+            searched: candidates.searched().to_vec(),
+            refused: candidates.refused().collect(),
+        }
+    }
+
+    /// Loads the plugin in a shared library, without trying it first, which takes the place of a built-in with the same id. A file that was
     /// loaded already is not loaded again.
     ///
     /// # Errors
     /// A file that is not trusted, not a plugin, or not for this host; an id that another file has.
     pub fn load_file(&mut self, path: impl AsRef<Path>) -> Result<&Plugin> {
         let path = path.as_ref();
-        let failed = |fault| Error::File { path: path.to_owned(), fault };
-        let canonical =
-            path.canonicalize().map_err(|source| failed(FileFault::Io { action: "find it", source }))?;
+        let failed = |fault| Error::file(path, fault);
+        let canonical = path.canonicalize().map_err(|source| failed(FileFault::io("find it", source)))?;
         if let Some(index) = self.plugins.iter().position(|it| it.origin.path() == Some(&canonical)) {
             return Ok(&self.plugins[index]);
         }
-        library::inspect(&canonical).map_err(failed)?;
-        let client = library::enter(&canonical).map_err(failed)?;
+        let examined = examine(&canonical).map_err(|rejected| failed(rejected.fault))?;
+        examined.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let client = library::enter(&canonical, &examined.descriptor).map_err(failed)?;
         let index = self.insert(Plugin { client, origin: Origin::File(canonical) })?;
         Ok(&self.plugins[index])
     }
@@ -116,6 +204,8 @@ impl Registry {
         self.plugins.iter().find(|plugin| plugin.id() == id).ok_or_else(|| Error::Unknown {
             id: id.to_owned(),
             known: self.plugins.iter().map(Plugin::id).collect(),
+            searched: Vec::new(),
+            refused: Vec::new(),
         })
     }
 

@@ -5,23 +5,37 @@ use std::path::Path;
 
 use crate::FileFault;
 
-/// Refuses a file that strangers could have written; warns about one that a group could have.
+/// Refuses a file that strangers could have written, or put into its directory; returns a warning for each of the
+/// two that a group could have written.
 #[cfg(unix)]
-pub(crate) fn check(path: &Path, metadata: &Metadata) -> Result<(), FileFault> {
+pub(crate) fn check(path: &Path, metadata: &Metadata) -> Result<Vec<String>, FileFault> {
     use std::os::unix::fs::MetadataExt;
 
     let user = rustix::process::geteuid().as_raw();
-    if judge(metadata.mode(), metadata.uid(), user)? == Verdict::GroupWritable {
-        let path = path.display();
-        tracing::warn!("plugin file {path} can be written by its group; `chmod g-w` if that is not intended");
+    let mut warnings = Vec::new();
+    if judge(Place::File, metadata.mode(), metadata.uid(), user)? == Verdict::GroupWritable {
+        warnings.push(format!(
+            "plugin file {} can be written by its group; `chmod g-w` if that is not intended",
+            path.display()
+        ));
     }
-    Ok(())
+    if let Some(directory) = path.parent() {
+        let metadata = std::fs::metadata(directory)
+            .map_err(|source| FileFault::io("ask for the owner of its directory", source))?;
+        if judge(Place::Directory, metadata.mode(), metadata.uid(), user)? == Verdict::GroupWritable {
+            warnings.push(format!(
+                "the directory {} of a plugin can be written by its group; `chmod g-w` if that is not intended",
+                directory.display()
+            ));
+        }
+    }
+    Ok(warnings)
 }
 
 /// Other systems have no permission bits to look at.
 #[cfg(not(unix))]
-pub(crate) fn check(_: &Path, _: &Metadata) -> Result<(), FileFault> {
-    Ok(())
+pub(crate) fn check(_: &Path, _: &Metadata) -> Result<Vec<String>, FileFault> {
+    Ok(Vec::new())
 }
 
 #[cfg(unix)]
@@ -32,16 +46,31 @@ enum Verdict {
 }
 
 #[cfg(unix)]
-fn judge(mode: u32, owner: u32, user: u32) -> Result<Verdict, FileFault> {
+#[derive(Clone, Copy)]
+enum Place {
+    File,
+    Directory,
+}
+
+#[cfg(unix)]
+fn judge(place: Place, mode: u32, owner: u32, user: u32) -> Result<Verdict, FileFault> {
     const ROOT: u32 = 0;
     const OTHERS_WRITE: u32 = 0o002;
     const GROUP_WRITES: u32 = 0o020;
 
     if mode & OTHERS_WRITE != 0 {
-        return Err(FileFault::WorldWritable { mode: mode & 0o7777 });
+        let mode = mode & 0o7777;
+        // Also with the sticky bit: strangers could put a library beside the plugin that it asks for.
+        return Err(match place {
+            Place::File => FileFault::WorldWritable { mode },
+            Place::Directory => FileFault::WorldWritableDirectory { mode },
+        });
     }
     if owner != ROOT && owner != user {
-        return Err(FileFault::ForeignOwner { owner, user });
+        return Err(match place {
+            Place::File => FileFault::ForeignOwner { owner, user },
+            Place::Directory => FileFault::ForeignDirectory { owner, user },
+        });
     }
     Ok(if mode & GROUP_WRITES != 0 { Verdict::GroupWritable } else { Verdict::Trusted })
 }
@@ -52,17 +81,25 @@ mod tests {
 
     #[test]
     fn only_root_and_the_user_may_own_a_plugin() {
-        assert_eq!(judge(0o100_755, 1000, 1000).unwrap(), Verdict::Trusted);
-        assert_eq!(judge(0o100_755, 0, 1000).unwrap(), Verdict::Trusted);
-        let fault = judge(0o100_755, 1001, 1000).unwrap_err();
+        let file = |mode, owner, user| judge(Place::File, mode, owner, user);
+        assert_eq!(file(0o100_755, 1000, 1000).unwrap(), Verdict::Trusted);
+        assert_eq!(file(0o100_755, 0, 1000).unwrap(), Verdict::Trusted);
+        let fault = file(0o100_755, 1001, 1000).unwrap_err();
         assert_eq!(fault.to_string(), "belongs to user 1001, who is neither you (user 1000) nor root");
-        assert!(judge(0o100_755, 1000, 0).is_err(), "root does not run another user's code");
+        assert!(file(0o100_755, 1000, 0).is_err(), "root does not run another user's code");
+        let fault = judge(Place::Directory, 0o040_755, 1001, 1000).unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "lies in a directory of user 1001, who is neither you (user 1000) nor root"
+        );
     }
 
     #[test]
     fn others_must_not_write_and_a_group_is_noted() {
-        assert_eq!(judge(0o100_775, 1000, 1000).unwrap(), Verdict::GroupWritable);
-        let fault = judge(0o100_757, 1000, 1000).unwrap_err();
+        assert_eq!(judge(Place::File, 0o100_775, 1000, 1000).unwrap(), Verdict::GroupWritable);
+        let fault = judge(Place::File, 0o100_757, 1000, 1000).unwrap_err();
         assert!(matches!(fault, FileFault::WorldWritable { mode: 0o757 }), "{fault}");
+        let fault = judge(Place::Directory, 0o041_777, 0, 1000).unwrap_err();
+        assert!(matches!(fault, FileFault::WorldWritableDirectory { mode: 0o1777 }), "{fault}");
     }
 }

@@ -108,7 +108,7 @@ fn damaged_tables() {
 fn a_library_that_is_no_plugin() {
     let refused = refusal("libanswer.so", copy_of("fixture_no_plugin"));
     assert_snapshot!(refused, @r"
-    plugin file [folder]/libanswer.so: is a shared library but no Paceline plugin: it lacks the symbol `paceline_plugin_entry_v1`
+    plugin file [folder]/libanswer.so: is a shared library but no Paceline plugin: it has no section `.paceline.plugin` and no symbol `paceline_plugin_entry_v1`
     hint: give the path of a shared library that was built as a Paceline plugin
     ");
 }
@@ -117,7 +117,7 @@ fn a_library_that_is_no_plugin() {
 fn a_plugin_for_a_later_abi() {
     let refused = refusal("libnewer.so", copy_of("fixture_newer_abi"));
     assert_snapshot!(refused, @r"
-    plugin file [folder]/libnewer.so: the plugin speaks ABI 1.7..=1.9, this host 1.0..=1.0: they have no version in common
+    plugin file [folder]/libnewer.so: speaks ABI 1.7..=1.9, this host 1.0..=1.0: they have no version in common
     hint: use a plugin and a program of versions that go together
     ");
 }

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::byte_alphabet::bytes_of_token;
-use crate::engine::Engine;
+use crate::engine::{Engine, TextSegment};
 use crate::error::{EncodeError, TokenizerError, excerpt};
 use crate::pretokenizer::Pretokenizer;
 use crate::source::{TokenType, TokenizerSource};
@@ -83,10 +83,10 @@ impl ByteLevelBpe {
 }
 
 impl Engine for ByteLevelBpe {
-    fn encode(&self, text: &str, offset: usize, limit: usize, ids: &mut Vec<u32>) -> Result<(), EncodeError> {
+    fn encode(&self, segment: TextSegment<'_>, limit: usize, ids: &mut Vec<u32>) -> Result<(), EncodeError> {
         let mut scratch = Scratch::default();
-        let mut piece_offset = offset;
-        for piece in self.pretokenizer.pieces(text) {
+        let mut piece_offset = segment.offset;
+        for piece in self.pretokenizer.pieces(segment.text) {
             scratch.symbols.clear();
             for (index, byte) in piece.bytes().enumerate() {
                 let token = self.token_of_byte[usize::from(byte)]

@@ -92,6 +92,48 @@ pub enum TokenizerError {
         value: i32,
     },
 
+    /// The vocabulary needs token types and has none.
+    #[error(
+        "`tokenizer.ggml.token_type` is missing or empty; without it the byte and control tokens of a \
+         `llama` vocabulary would be taken for text. Convert the model again from its original files"
+    )]
+    MissingTokenTypes,
+
+    /// The vocabulary needs scores and has none.
+    #[error(
+        "`tokenizer.ggml.scores` is missing or empty; a `llama` vocabulary cannot be used without it. \
+         Convert the model again from its original files"
+    )]
+    MissingScores,
+
+    /// The list of scores does not match the list of tokens.
+    #[error("`tokenizer.ggml.scores` has {scores} entries for {tokens} tokens; the file is damaged")]
+    ScoreCount {
+        /// Entries in `tokenizer.ggml.scores`.
+        scores: usize,
+        /// Entries in `tokenizer.ggml.tokens`.
+        tokens: usize,
+    },
+
+    /// A score cannot be compared.
+    #[error("`tokenizer.ggml.scores` gives token {id} a score that is not a number; the file is damaged")]
+    ScoreNotANumber {
+        /// The token.
+        id: u32,
+    },
+
+    /// A byte token does not say which byte it is.
+    #[error(
+        "token {id} of `tokenizer.ggml.tokens`, `{token}`, has the type of a byte, but is not written as \
+         `<0x` with two hexadecimal digits and `>`; the file is damaged"
+    )]
+    MalformedByteToken {
+        /// The token.
+        id: u32,
+        /// Its text (shortened).
+        token: String,
+    },
+
     /// The vocabulary needs a merge list and has none.
     #[error(
         "`tokenizer.ggml.merges` is missing or empty; a `gpt2` vocabulary cannot be used without it. \

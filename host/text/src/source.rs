@@ -6,7 +6,7 @@ use crate::error::TokenizerError;
 ///
 /// An empty list or `None` means that the file lacks the key. Nothing is checked until
 /// [`Tokenizer::new`](crate::Tokenizer::new).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenizerSource {
     /// `tokenizer.ggml.model`: the algorithm.
     pub model: Option<String>,
@@ -16,6 +16,8 @@ pub struct TokenizerSource {
     pub tokens: Vec<String>,
     /// `tokenizer.ggml.token_type`: one per token; empty makes every token an ordinary one.
     pub token_types: Vec<i32>,
+    /// `tokenizer.ggml.scores`: one per token; the higher, the sooner a token is merged (`llama`).
+    pub scores: Vec<f32>,
     /// `tokenizer.ggml.merges`: two tokens with a space between, most important first.
     pub merges: Vec<String>,
     /// `tokenizer.ggml.bos_token_id`: beginning of text.
@@ -26,20 +28,30 @@ pub struct TokenizerSource {
     pub eot: Option<u32>,
     /// `tokenizer.ggml.eom_token_id`: end of message.
     pub eom: Option<u32>,
+    /// `tokenizer.ggml.unknown_token_id`: stands for text that cannot be spelled.
+    pub unknown: Option<u32>,
     /// `tokenizer.ggml.padding_token_id`: filler.
     pub padding: Option<u32>,
-    /// `tokenizer.ggml.add_bos_token`: whether texts begin with `bos`.
+    /// `tokenizer.ggml.add_bos_token`: whether texts begin with `bos`. Without it, they do in a
+    /// `llama` vocabulary.
     pub add_bos: Option<bool>,
+    /// `tokenizer.ggml.add_space_prefix`: whether a space goes before a text (`llama`, where it
+    /// does without the key).
+    pub add_space_prefix: Option<bool>,
+    /// `tokenizer.ggml.remove_extra_whitespaces`: whether spaces at the ends of a text and repeated
+    /// ones are dropped (`llama`, where they are kept without the key).
+    pub remove_extra_whitespaces: Option<bool>,
 }
 
 impl TokenizerSource {
     /// The special ids with the keys they came from.
-    pub(crate) fn special_ids(&self) -> [(&'static str, Option<u32>); 5] {
+    pub(crate) fn special_ids(&self) -> [(&'static str, Option<u32>); 6] {
         [
             ("tokenizer.ggml.bos_token_id", self.bos),
             ("tokenizer.ggml.eos_token_id", self.eos),
             ("tokenizer.ggml.eot_token_id", self.eot),
             ("tokenizer.ggml.eom_token_id", self.eom),
+            ("tokenizer.ggml.unknown_token_id", self.unknown),
             ("tokenizer.ggml.padding_token_id", self.padding),
         ]
     }

@@ -55,7 +55,10 @@ prop_compose! {
         token_types.truncate(tokens.len());
         let (bos, eos, eot, eom, padding) = ids;
         let (model, pre) = (Some("gpt2".into()), Some(pre.into()));
-        TokenizerSource { model, pre, tokens, token_types, merges, bos, eos, eot, eom, padding, add_bos }
+        TokenizerSource {
+            model, pre, tokens, token_types, merges, bos, eos, eot, eom, padding, add_bos,
+            ..TokenizerSource::default()
+        }
     }
 }
 

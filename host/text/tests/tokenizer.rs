@@ -169,7 +169,7 @@ fn refusals_name_the_key() {
     let size = small_source().tokens.len();
 
     assert!(message(&|source| source.model = None).contains("tokenizer.ggml.model"));
-    assert!(message(&|source| source.model = Some("llama".into())).contains("`llama`"));
+    assert!(message(&|source| source.model = Some("bert".into())).contains("`bert`"));
     assert!(message(&|source| source.pre = None).contains("qwen2, qwen35"));
     assert!(message(&|source| source.pre = Some("".into())).contains("tokenizer.ggml.pre"));
     assert!(message(&|source| source.pre = Some("llama-bpe".into())).contains("`llama-bpe`"));

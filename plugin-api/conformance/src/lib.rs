@@ -1,7 +1,7 @@
 //! What a backend is measured with.
 //!
 //! - [`quant`] reads and writes the canonical bytes of every weight and cache type;
-//! - [`reference`] computes graphs in the plainest way there is: it defines what the operations of
+//! - [`mod@reference`] computes graphs in the plainest way there is: it defines what the operations of
 //!   [`paceline_plugin_api::graph::ops`] mean;
 //! - [`suite`] runs every operation and the whole contract against a backend;
 //! - [`reference_backend`] is a backend around the reference executor, on which the suite itself is tested;

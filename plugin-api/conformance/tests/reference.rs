@@ -4,7 +4,7 @@ use paceline_conformance::ReferenceExecutor;
 use paceline_conformance::block::{ParameterBlock, floats, integers};
 use paceline_conformance::quant::quantize;
 use paceline_conformance::reference::ReferenceError;
-use paceline_plugin_api::graph::{Attribute, Builder, DType, Graph, StateKind, ValueId};
+use paceline_plugin_api::graph::{Attribute, Builder, DType, Graph, Rotation, StateKind, ValueId};
 
 const TWO_ROWS: u32 = 2;
 
@@ -155,6 +155,25 @@ fn rope_turns_pairs_and_leaves_the_rest() {
     let ((s, c), (s2, c2)) = (3.0f32.sin_cos(), 0.3f32.sin_cos());
     check(&at("half", [1.0, 0.0, 0.0, 1.0, 7.0]), &[c, -s2, s, c2, 7.0]);
     check(&at("adjacent", [1.0, 0.0, 0.0, 1.0, 7.0]), &[c, s, -s2, c2, 7.0]);
+}
+
+#[test]
+fn rope_may_turn_more_slowly() {
+    let mut b = Builder::new();
+    let x = b.parameter("x", DType::F32, &[1, 1, 4], None);
+    let positions = b.parameter("positions", DType::I32, &[1], None);
+    let factors = Some(b.weight("factors", DType::F32, &[2]));
+    let rotation = Rotation { rotary: 4, base: 100.0, adjacent: false, divisor: 2.0, factors };
+    let out = b.rope_with(x, positions, &rotation);
+    b.result("out", out);
+    let graph = b.finish();
+    let mut block = ParameterBlock::new(&graph);
+    block.set_floats("x", 0, &[1.0, 1.0, 0.0, 0.0]).set_integers("positions", &[6]);
+    let weights: Vec<u8> = [1.0f32, 4.0].iter().flat_map(|f| f.to_le_bytes()).collect();
+    let results = ReferenceExecutor::new(&graph, vec![weights]).unwrap().run(block.bytes()).unwrap();
+    // Angles 6/2 and 6/10/2/4.
+    let ((s, c), (s2, c2)) = (3.0f32.sin_cos(), 0.075f32.sin_cos());
+    check(&floats(&graph, block.bytes(), &results, "out"), &[c, c2, s, s2]);
 }
 
 #[test]

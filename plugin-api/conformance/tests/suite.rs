@@ -103,6 +103,8 @@ fault_is_noticed!(norm_without_eps, NormWithoutEps, ["rms_norm", "l2_norm"]);
 fault_is_noticed!(future, AttentionSeesTheFuture, ["attention"]);
 fault_is_noticed!(window, WindowOffByOne, ["attention"]);
 fault_is_noticed!(pairs, RopePairsAdjacent, ["rope"]);
+fault_is_noticed!(rope_divisor, RopeWithoutDivisor, ["rope"]);
+fault_is_noticed!(rope_factors, RopeWithoutFactors, ["rope"]);
 fault_is_noticed!(delta_scale, DeltaWithoutScale, ["gated_delta_net"]);
 fault_is_noticed!(softcap, NoSoftcap, ["activation", "attention"]);
 fault_is_noticed!(slice, SliceFromZero, ["slice"]);

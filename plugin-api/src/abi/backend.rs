@@ -155,9 +155,9 @@ pub struct PlanInfo {
     pub workspace_bytes: u64,
     /// Alignment of the workspace.
     pub workspace_alignment: u64,
-    /// Bytes of one parameter block.
+    /// Bytes of one parameter block, at least those that the graph's parameters take.
     pub parameter_bytes: u64,
-    /// Bytes of one result block.
+    /// Bytes of one result block, at least those that the graph's results take.
     pub result_bytes: u64,
     /// Number of nodes.
     pub node_count: u32,
@@ -251,7 +251,9 @@ pub struct LoadArgs {
     pub state_count: usize,
     /// Workspace. Executables may share it: launches of one device run one after the other.
     pub workspace: ArenaSpan,
-    /// Parameter blocks, one per slot, `parameter_stride` apart, in an IO arena.
+    /// Parameter blocks, one per slot, `parameter_stride` apart, in an IO arena. Host and backend may rely on a
+    /// multiple of 256 for the offset and the stride of parameter and result blocks. Alignments of spans count from
+    /// the beginning of the arena, which is itself aligned for every layout of its backend.
     pub parameters: ArenaSpan,
     /// Distance of parameter blocks.
     pub parameter_stride: u64,
@@ -304,7 +306,8 @@ pub struct BackendTable {
     pub device_count: Option<unsafe extern "C" fn(out: *mut u32) -> *mut Status>,
     /// Describes a device.
     pub device_info: Option<unsafe extern "C" fn(index: u32, out: *mut DeviceInfo) -> *mut Status>,
-    /// Chooses layouts for all weights of a placement: `layouts` has room for `count`. Pure.
+    /// Chooses layouts for all weights of a placement: `layouts` has room for `count`. Pure. A weight that the
+    /// backend cannot take is an error of code `UNSUPPORTED` that names it.
     pub layout_weights: Option<
         unsafe extern "C" fn(
             capabilities: Str,
@@ -423,7 +426,8 @@ pub struct BackendTable {
     pub semaphore_value: Option<unsafe extern "C" fn(semaphore: SemaphoreHandle, out: *mut u64) -> i32>,
     /// Sets the value from the host.
     pub semaphore_signal: Option<unsafe extern "C" fn(semaphore: SemaphoreHandle, value: u64) -> i32>,
-    /// The failure that the semaphore carries, or null. The caller releases it.
+    /// The failure that the semaphore carries, or null. The caller releases it. A failure is for good: every wait for
+    /// a value that was not reached before it fails, whatever is signalled later.
     pub semaphore_failure: Option<unsafe extern "C" fn(semaphore: SemaphoreHandle) -> *mut Status>,
 }
 

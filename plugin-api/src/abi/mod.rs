@@ -3,7 +3,10 @@
 //! Rules that every type here keeps:
 //!
 //! - Tables and argument structs begin with `size`, the number of bytes that their maker knows of, and only
-//!   ever grow at the end. A reader uses a field only if `size` covers it ([`covers`]).
+//!   ever grow at the end. A reader uses a field only if `size` covers it ([`covers`]). Where a struct is filled in
+//!   for the caller, `size` comes back as the number of bytes that were filled.
+//! - Structs that cross in arrays or inside other structs ([`WeightUse`], [`WeightImport`], [`GraphAttribute`],
+//!   [`SettingText`], spans and points) keep their size within a major version.
 //! - What is optional is a separate interface, asked for by id and minor version.
 //! - Handles are opaque pointers. What allocates frees, by a function of its own table.
 //! - Strings and byte ranges cross as pointer and length; strings are UTF-8 and not terminated.
@@ -113,6 +116,24 @@ pub struct PluginTable {
 
 /// Type of the entry symbol. Null means that the plugin refuses this host.
 pub type EntryFn = unsafe extern "C" fn(host: *const HostTable) -> *const PluginTable;
+
+/// A struct that a caller passes in, which may be of an older minor version than the reader.
+pub trait Argument: Copy {
+    /// Size of the struct in version 1.0: what every caller has.
+    const FIRST_SIZE: usize;
+}
+
+impl Argument for LoadArgs {
+    const FIRST_SIZE: usize = 136;
+}
+
+impl Argument for LaunchArgs {
+    const FIRST_SIZE: usize = 48;
+}
+
+impl Argument for GraphValue {
+    const FIRST_SIZE: usize = 64;
+}
 
 /// True when a struct of `size` bytes, as its maker stated, holds the field at `offset` of `field_size` bytes.
 pub const fn covers(size: usize, offset: usize, field_size: usize) -> bool {

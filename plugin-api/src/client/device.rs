@@ -381,7 +381,9 @@ impl SemaphoreClient {
         // SAFETY: the semaphore is live.
         match unsafe { get(self.handle, &raw mut value) } {
             code::OK => Ok(value),
-            number => Err(Error::new(ErrorKind::from_code(number), "the semaphore has no value")),
+            number => Err(self.failure().unwrap_or_else(|| {
+                Error::new(ErrorKind::from_code(number), format!("the semaphore has no value: code {number}"))
+            })),
         }
     }
 
@@ -395,7 +397,12 @@ impl SemaphoreClient {
         // SAFETY: the semaphore is live.
         match unsafe { signal(self.handle, value) } {
             code::OK => Ok(()),
-            number => Err(Error::new(ErrorKind::from_code(number), "the semaphore cannot be set")),
+            number => Err(self.failure().unwrap_or_else(|| {
+                Error::new(
+                    ErrorKind::from_code(number),
+                    format!("the semaphore cannot be set: code {number}"),
+                )
+            })),
         }
     }
 

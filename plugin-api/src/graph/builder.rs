@@ -7,6 +7,21 @@ use super::{
 /// Blocks and parameters start at multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
 
+/// How `rope/1` rotates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rotation {
+    /// Elements of a head that are rotated, an even number.
+    pub rotary: u32,
+    /// Base of the angles.
+    pub base: f64,
+    /// Pairs are (2i, 2i + 1) instead of (i, i + rotary/2).
+    pub adjacent: bool,
+    /// What positions are divided by.
+    pub divisor: f64,
+    /// A weight f32\[rotary/2\] of what each pair's angle is divided by.
+    pub factors: Option<ValueId>,
+}
+
 /// Builds a [`Graph`].
 ///
 /// Methods panic on shapes that do not fit: a builder is called by code, never with data from outside that was
@@ -219,6 +234,19 @@ impl Builder {
     pub fn rope(&mut self, x: ValueId, positions: ValueId, rotary: u32, base: f64) -> ValueId {
         let attributes = [("rotary", Attribute::Integer(rotary.into())), ("base", Attribute::Float(base))];
         self.one("rope", &[x, positions], &attributes)
+    }
+
+    /// `rope/1` in any form.
+    pub fn rope_with(&mut self, x: ValueId, positions: ValueId, rotation: &Rotation) -> ValueId {
+        let inputs: Vec<ValueId> = [x, positions].into_iter().chain(rotation.factors).collect();
+        let attributes = [
+            ("rotary", Attribute::Integer(rotation.rotary.into())),
+            ("base", Attribute::Float(rotation.base)),
+            ("pairing", text(if rotation.adjacent { "adjacent" } else { "half" })),
+            ("divisor", Attribute::Float(rotation.divisor)),
+            ("factors", Attribute::Integer(rotation.factors.is_some().into())),
+        ];
+        self.one("rope", &inputs, &attributes)
     }
 
     /// `table_update/1`.

@@ -6,7 +6,7 @@ use crate::abi::{
     Bytes, GraphAttribute, GraphBuilderHandle, GraphNode, GraphReaderHandle, GraphTable, GraphValue, Status,
     Str,
 };
-use crate::error::{Error, guard};
+use crate::error::{Error, guard, read_argument, write_sized};
 
 /// The table that the host hands to plugins.
 pub static GRAPH_TABLE: GraphTable = GraphTable {
@@ -38,20 +38,6 @@ struct Reader {
 struct BuilderState {
     builder: Builder,
     bytes: Vec<u8>,
-}
-
-/// Writes a struct whose first field states how much of it the caller knows.
-///
-/// # Safety
-/// `out` must point to a struct that begins with its size in bytes, all of them writable.
-unsafe fn write_sized<T: Copy>(out: *mut T, mut value: T) {
-    // SAFETY: `T` is one of the ABI structs, which begin with `size: usize`; only as many bytes are written as the
-    // caller says it has, and the caller's own size is kept.
-    unsafe {
-        let known = (*out.cast::<usize>()).min(size_of::<T>());
-        (&raw mut value).cast::<usize>().write(known);
-        std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), out.cast::<u8>(), known);
-    }
 }
 
 unsafe extern "C" fn reader_open(bytes: Bytes, out: *mut GraphReaderHandle) -> *mut Status {
@@ -120,8 +106,7 @@ unsafe extern "C" fn value(handle: GraphReaderHandle, index: u32, out: *mut Grap
             name: Str::new(&value.name),
         };
         // SAFETY: the caller passes a place whose size it states.
-        unsafe { write_sized(out, described) };
-        Ok(())
+        unsafe { write_sized(out, described) }
     })
 }
 
@@ -142,8 +127,7 @@ unsafe extern "C" fn node(handle: GraphReaderHandle, index: u32, out: *mut Graph
             output_count: outputs.len(),
         };
         // SAFETY: the caller passes a place whose size it states.
-        unsafe { write_sized(out, described) };
-        Ok(())
+        unsafe { write_sized(out, described) }
     })
 }
 
@@ -177,8 +161,7 @@ unsafe extern "C" fn attribute(
             }
         }
         // SAFETY: the caller passes a place whose size it states.
-        unsafe { write_sized(out, described) };
-        Ok(())
+        unsafe { write_sized(out, described) }
     })
 }
 
@@ -224,13 +207,8 @@ unsafe extern "C" fn builder_value(
     out: *mut u32,
 ) -> *mut Status {
     guard(|| {
-        // SAFETY: the caller passes a live builder and a value that begins with its size.
-        let (state, value) = unsafe {
-            if *value.cast::<usize>() < size_of::<GraphValue>() {
-                return Err(Error::invalid("the value struct is too short"));
-            }
-            (builder(handle), &*value)
-        };
+        // SAFETY: the caller passes a live builder and a value that begins with its size; all zeros are a value.
+        let (state, value) = unsafe { (builder(handle), read_argument(value)?) };
         let dims = value.dims.get(..value.rank as usize).and_then(Shape::new);
         let shape = dims.ok_or_else(|| Error::invalid("more than 4 dimensions"))?;
         // SAFETY: the caller passes a readable name.

@@ -11,7 +11,7 @@ mod c_table;
 pub mod ops;
 mod types;
 
-pub use builder::Builder;
+pub use builder::{Builder, Rotation};
 pub use c_table::GRAPH_TABLE;
 pub use types::{DType, Shape};
 

@@ -6,6 +6,13 @@
 //! of rows, length before the run, state slot. Rows of a sequence are consecutive and in order. A sequence whose
 //! length before the run is 0 starts from zero state, whatever its slot holds.
 //!
+//! Indices: a selected row is a live row; a cell is inside the cache, or negative, which drops the row; an update
+//! stays inside its table and writes nothing negative; a slot or a row belongs to at most one sequence of a run, and a
+//! sequence without rows does nothing. A backend refuses a launch that breaks this. Attention reads position p of a
+//! sequence from the block that row `slot` of the table names in column p/256; a window of w includes the row's own
+//! position; without `causal` a row sees all positions to the end of the run. KV head and key head of head h are
+//! h/(Hq/Hk) and h mod Hk.
+//!
 //! | operation | inputs → outputs | attributes (default) |
 //! |---|---|---|
 //! | `embed/1` | ids i32\[R\], table\[V,D\] → f32\[R,D\], faults i32\[1\] | an id out of range gives a row of zeros and is counted in faults |
@@ -19,7 +26,7 @@
 //! | `reshape/1` | x → dims | `dims`; axis 0 stays when it is live |
 //! | `slice/1` | x\[..,D\] → \[..,length\] | `offset`, `length` on the last axis |
 //! | `concat/1` | x, y, … → \[..,ΣD\] | on the last axis |
-//! | `rope/1` | x\[R,H,d\], positions i32\[R\] → like x | `rotary`, `base`; `pairing` (half), or adjacent |
+//! | `rope/1` | x\[R,H,d\], positions i32\[R\], factors\[rotary/2\]? → like x | `rotary`, `base`; `pairing` (half), or adjacent; `divisor` (1), `factors` (0): pair i turns by position·base^(-2i/rotary)/(divisor·factors\[i\]) |
 //! | `table_update/1` | table state i32\[S,B\], updates i32\[U,3\] → – | each update writes (row, column, value) |
 //! | `kv_append/1` | k\[R,H,d\], v\[R,H,d\], K state\[B,256,H,d\], V state, cells i32\[R\] → – | cell = block·256 + offset |
 //! | `attention/1` | q\[R,Hq,d\], K state, V state, table state, sequences, sinks\[Hq\]? → like q | `scale`; `softcap` (0), `window` (0), `causal` (1), `sinks` (0) |
@@ -27,7 +34,7 @@
 //! | `gated_delta_net/1` | q, k\[R,Hk,d\], v\[R,Hv,e\], g\[R,Hv\], beta\[R,Hv\], state\[slots,Hv,d,e\], sequences → \[R,Hv,e\] | `scale`; `mode` (plain) |
 //! | `select_rows/1` | x\[R,..\], rows i32\[M\] → \[M,..\] | |
 //! | `argmax/1` | x\[M,V\] → ids i32\[M\], faults i32\[1\] | the lowest index wins ties; a row with NaN gives 0 and is counted in faults |
-//! | `top_k/1` | x\[M,V\] → ids i32\[M,k\], values f32\[M,k\] | `k`; descending, the lowest index wins ties |
+//! | `top_k/1` | x\[M,V\] → ids i32\[M,k\], values f32\[M,k\] | `k`; descending, NaN last, the lowest index wins ties |
 //! | `softmax/1` | x\[..,V\] → like x | |
 
 use super::{Attribute, DType, Graph, Node, Shape, StateKind, Value, ValueId, ValueKind};
@@ -84,7 +91,7 @@ static OPERATIONS: &[Operation] = &[
         &[EPS, rule("gate", Default::Integer(0)), rule("weight", Default::Integer(1))],
         infer::rms_norm,
     ),
-    op("l2_norm", &[EPS], infer::same_as_first),
+    op("l2_norm", &[EPS], infer::over_last_axis),
     op("linear", &[rule("bias", Default::Integer(0))], infer::linear),
     op("add", &[], infer::broadcast),
     op("mul", &[], infer::broadcast),
@@ -102,6 +109,8 @@ static OPERATIONS: &[Operation] = &[
         "rope",
         &[
             rule("base", Default::RequiredFloat),
+            rule("divisor", Default::Float(1.0)),
+            rule("factors", Default::Integer(0)),
             rule("pairing", Default::Text("half")),
             rule("rotary", Default::RequiredInteger),
         ],
@@ -125,7 +134,7 @@ static OPERATIONS: &[Operation] = &[
     op("select_rows", &[], infer::select_rows),
     op("argmax", &[], infer::argmax),
     op("top_k", &[rule("k", Default::RequiredInteger)], infer::top_k),
-    op("softmax", &[], infer::same_as_first),
+    op("softmax", &[], infer::over_last_axis),
 ];
 
 const fn op(
@@ -326,6 +335,15 @@ impl Context<'_> {
         self.values.get(id.index()).ok_or_else(|| format!("input {index} is unknown"))
     }
 
+    /// Values with a last axis that an operation works over: it may not be the live one.
+    fn last_axis(&self, index: usize) -> Result<&Value, String> {
+        let value = self.elements(index)?;
+        if value.live.is_some() && value.shape.rank() < 2 {
+            return Err(format!("input {index} has no axis but the one of live rows"));
+        }
+        Ok(value)
+    }
+
     /// An activation or an f32 weight that is read element by element.
     fn elements(&self, index: usize) -> Result<&Value, String> {
         let value = self.value(index)?;
@@ -417,6 +435,11 @@ mod infer {
         Ok(vec![like(c.elements(0)?)])
     }
 
+    pub fn over_last_axis(c: &Context<'_>) -> Outputs {
+        c.count(1)?;
+        Ok(vec![like(c.last_axis(0)?)])
+    }
+
     pub fn embed(c: &Context<'_>) -> Outputs {
         c.count(2)?;
         let ids = c.indices(0, 1)?;
@@ -427,12 +450,15 @@ mod infer {
     pub fn rms_norm(c: &Context<'_>) -> Outputs {
         let (weight, gate) = (c.attributes.flag("weight"), c.attributes.flag("gate"));
         c.count(1 + usize::from(weight) + usize::from(gate))?;
-        let x = c.elements(0)?;
+        let x = c.last_axis(0)?;
         if weight {
             c.elements_of(1, &[x.shape.last()])?;
         }
-        if gate && c.elements(1 + usize::from(weight))?.shape != x.shape {
-            return Err("the gate has another shape than x".into());
+        if gate {
+            let gate = c.elements(1 + usize::from(weight))?;
+            if gate.shape != x.shape || gate.live != x.live {
+                return Err("the gate has another shape or live count than x".into());
+            }
         }
         Ok(vec![like(x)])
     }
@@ -454,7 +480,8 @@ mod infer {
     pub fn broadcast(c: &Context<'_>) -> Outputs {
         c.count(2)?;
         let (x, y) = (c.elements(0)?, c.elements(1)?);
-        if !x.shape.dims().ends_with(y.shape.dims()) || y.shape.rank() == 0 {
+        let same_rows = y.shape.rank() < x.shape.rank() || y.live == x.live;
+        if !x.shape.dims().ends_with(y.shape.dims()) || y.shape.rank() == 0 || !same_rows {
             return Err(format!("{} does not broadcast to {}", y.shape, x.shape));
         }
         Ok(vec![like(x)])
@@ -475,7 +502,7 @@ mod infer {
             return Err(format!("activation `{kind}` is not known"));
         }
         let (gate, up) = (c.elements(0)?, c.elements(1)?);
-        if gate.shape != up.shape {
+        if gate.shape != up.shape || gate.live != up.live {
             return Err(format!("gate {} and up {} differ", gate.shape, up.shape));
         }
         Ok(vec![like(gate)])
@@ -497,7 +524,7 @@ mod infer {
 
     pub fn slice(c: &Context<'_>) -> Outputs {
         c.count(1)?;
-        let x = c.elements(0)?;
+        let x = c.last_axis(0)?;
         let (offset, length) = (c.attributes.integer("offset"), c.attributes.integer("length"));
         let width = i64::from(x.shape.last());
         if offset < 0 || length < 1 || offset > width || length > width - offset {
@@ -507,7 +534,7 @@ mod infer {
     }
 
     pub fn concat(c: &Context<'_>) -> Outputs {
-        let first = c.elements(0)?;
+        let first = c.last_axis(0)?;
         let mut width = 0u32;
         for index in 0..c.inputs.len() {
             let part = c.elements(index)?;
@@ -520,7 +547,8 @@ mod infer {
     }
 
     pub fn rope(c: &Context<'_>) -> Outputs {
-        c.count(2)?;
+        let factors = c.attributes.flag("factors");
+        c.count(2 + usize::from(factors))?;
         let x = c.elements(0)?;
         let positions = c.indices(1, 1)?;
         let rotary = c.attributes.integer("rotary");
@@ -530,9 +558,15 @@ mod infer {
         if rotary < 2 || rotary % 2 != 0 || rotary > i64::from(x.shape.last()) {
             return Err(format!("a rotary width of {rotary} does not fit a head of {}", x.shape.last()));
         }
-        if !["half", "adjacent"].contains(&c.attributes.text("pairing")) || c.attributes.float("base") <= 0.0
-        {
-            return Err("pairing must be half or adjacent, and base positive".into());
+        let positive = ["base", "divisor"].iter().all(|key| c.attributes.float(key) > 0.0);
+        if !["half", "adjacent"].contains(&c.attributes.text("pairing")) || !positive {
+            return Err("pairing must be half or adjacent, base and divisor positive".into());
+        }
+        if factors {
+            let value = c.elements_of(2, &[rotary as u32 / 2])?;
+            if value.kind != ValueKind::Weight {
+                return Err("factors must be a weight".into());
+            }
         }
         Ok(vec![like(x)])
     }
@@ -551,6 +585,9 @@ mod infer {
         c.count(5)?;
         let (k, v) = (c.elements(0)?, c.elements(1)?);
         let cells = c.indices(4, 1)?;
+        if c.cache(2, None)?.shape.first() != c.cache(3, None)?.shape.first() {
+            return Err("the caches of keys and values differ in their number of blocks".into());
+        }
         for (index, rows) in [(2, k), (3, v)] {
             let &[count, heads, width] = rows.shape.dims() else {
                 return Err("k and v must be [R,H,d]".into());
@@ -573,7 +610,9 @@ mod infer {
             return Err("q must be [R,H,d]".into());
         };
         let kv_heads = c.cache(1, Some(width))?.shape.dims()[2];
-        if c.cache(2, Some(width))?.shape.dims()[2] != kv_heads || heads % kv_heads != 0 {
+        if c.cache(2, Some(width))?.shape.dims()[..3] != c.cache(1, None)?.shape.dims()[..3]
+            || heads % kv_heads != 0
+        {
             return Err(format!("{heads} query heads do not share {kv_heads} KV heads"));
         }
         if c.state(3, StateKind::Table, 2)?.dtype != DType::I32 || c.attributes.integer("window") < 0 {
@@ -618,6 +657,9 @@ mod infer {
         }
         for index in [3, 4] {
             c.elements_of(index, &[rows, value_heads])?;
+        }
+        if (0..5).any(|index| c.value(index).is_ok_and(|value| value.live != q.live)) {
+            return Err("the inputs differ in their live counts".into());
         }
         if state.dtype != DType::F32 || state.shape.dims()[1..] != [value_heads, key_width, value_width] {
             return Err(format!("the state is {} {}", state.dtype, state.shape));

@@ -128,7 +128,9 @@ impl Device for CpuDevice {
 
     fn create_arena(&self, class: ArenaClass, bytes: u64) -> Result<CpuArena> {
         let short = |why: &str| {
-            Error::out_of_memory(format!("an arena of {bytes} bytes for {class:?} cannot be allocated: {why}"))
+            Error::out_of_memory(format!(
+                "an arena of {bytes} bytes for {class:?} cannot be allocated: {why}"
+            ))
         };
         let size = usize::try_from(bytes.max(1)).map_err(|_| short("more than this machine can address"))?;
         let (_, free) = system_memory();
@@ -193,6 +195,14 @@ impl Device for CpuDevice {
                 workspace.bytes, program.workspace_bytes
             )));
         }
+        for (index, (span, &bytes)) in load.weights.iter().zip(&program.weight_bytes).enumerate() {
+            if span.bytes < bytes || !aligned(region(span)) {
+                return Err(Error::invalid(format!(
+                    "weight {index} has {} bytes, its layout takes {bytes}, aligned to {ALIGNMENT}",
+                    span.bytes
+                )));
+            }
+        }
         let mut states = Vec::with_capacity(load.states.len());
         for (index, (span, layout)) in load.states.iter().zip(&program.states).enumerate() {
             let region = region(span);
@@ -208,7 +218,9 @@ impl Device for CpuDevice {
         let (parameters, results) = (region(&load.parameters), region(&load.results));
         let strides = [load.parameter_stride, load.result_stride];
         if !aligned(parameters) || !aligned(results) || strides.iter().any(|s| s % 4 != 0) {
-            return Err(Error::invalid(format!("parameter and result blocks are not aligned to {ALIGNMENT}")));
+            return Err(Error::invalid(format!(
+                "parameter and result blocks are not aligned to {ALIGNMENT}"
+            )));
         }
         let bound = BoundProgram {
             program: Arc::clone(program),
@@ -222,7 +234,11 @@ impl Device for CpuDevice {
             results,
             result_stride: load.result_stride as usize,
             slots: load.slots,
-            frequencies: program.rotations.iter().map(|&(r, base)| RopeFrequencies::new(r, base)).collect(),
+            frequencies: program
+                .rotations
+                .iter()
+                .map(|r| RopeFrequencies::new(r.rotary, r.base, r.divisor))
+                .collect(),
             poisoned: false.into(),
             quantized_rows: Arc::clone(&self.quantized_rows),
         };
@@ -260,7 +276,9 @@ impl CpuExecutable {
         };
         let entries = self.graph.value(id).shape.first();
         if first.checked_add(count).is_none_or(|end| end > entries) {
-            return Err(Error::invalid(format!("{first}+{count} is outside of {entries} entries of state {state}")));
+            return Err(Error::invalid(format!(
+                "{first}+{count} is outside of {entries} entries of state {state}"
+            )));
         }
         Ok((layout, region, self.graph.value(id).dtype))
     }

@@ -65,9 +65,8 @@ pub(crate) fn matrix(shape: &Shape) -> Result<(usize, usize)> {
 /// # Errors
 /// A type or a combination of uses that has no kernel here, by the weight's name.
 pub(crate) fn choose(weight: &WeightUse) -> Result<WeightLayout> {
-    let named = |what: &str| {
-        Error::unsupported(format!("weight `{}` of type {}: {what}", weight.name, weight.dtype))
-    };
+    let named =
+        |what: &str| Error::unsupported(format!("weight `{}` of type {}: {what}", weight.name, weight.dtype));
     let elements = weight.uses.contains(Uses::ELEMENTS);
     let packed = weight.uses.0 & (Uses::GATHER.union(Uses::PRODUCT)).0 != 0;
     let layout = match (elements, packed) {

@@ -55,7 +55,10 @@ pub(crate) struct Launch {
 
 impl Launch {
     fn is_ready(&self) -> bool {
-        self.waits.iter().flatten().all(|(timeline, value)| timeline.is_reached(*value) || timeline.has_failed())
+        self.waits
+            .iter()
+            .flatten()
+            .all(|(timeline, value)| timeline.is_reached(*value) || timeline.has_failed())
     }
 
     fn failed_wait(&self) -> Option<Error> {

@@ -202,19 +202,23 @@ fn top_k_sorts_like_a_stable_sort() {
 fn rope_turns_pairs_and_passes_the_rest() {
     let mut random = Random(7);
     let (heads, base) = (3, 1e4);
-    for (width, rotary) in [(2, 2), (7, 6), (80, 80), (256, 64), (64, 0), (128, 100)] {
-        let frequencies = RopeFrequencies::new(rotary, base);
+    let shapes = [(2, 2), (7, 6), (80, 80), (256, 64), (64, 0), (128, 100)];
+    for ((width, rotary), (divisor, with_factors)) in
+        shapes.into_iter().zip([(1.0, false), (1.0, true), (4.0, false), (4.0, true)].into_iter().cycle())
+    {
+        let frequencies = RopeFrequencies::new(rotary, base, divisor);
+        let factors: Vec<f32> = (0..rotary / 2).map(|pair| 1.0 + pair as f32 * 0.25).collect();
+        let factors = with_factors.then_some(factors.as_slice());
         let positions = [0, 1, 99, 50, 100_000];
         let pairs = frequencies.pairs();
         let (mut cosines, mut sines) = (vec![0.0; 5 * pairs], vec![0.0; 5 * pairs]);
         for (row, &position) in positions.iter().enumerate() {
             let span = row * pairs..(row + 1) * pairs;
-            frequencies.angles(position, &mut cosines[span.clone()], &mut sines[span]);
+            frequencies.angles(position, factors, &mut cosines[span.clone()], &mut sines[span]);
         }
         let x = random.floats(positions.len() * heads * width, 2.0);
         for pairing in [RopePairing::Halves, RopePairing::Adjacent] {
-            let work =
-                Rope { x: &x, heads, width, pairs, cosines: &cosines, sines: &sines, pairing };
+            let work = Rope { x: &x, heads, width, pairs, cosines: &cosines, sines: &sines, pairing };
             let result = at_all_levels(|level| {
                 filled(x.len(), |out| {
                     for items in halves(positions.len() * heads) {
@@ -226,7 +230,8 @@ fn rope_turns_pairs_and_passes_the_rest() {
             let mut expected: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
             for (item, head) in expected.chunks_mut(width).enumerate() {
                 for pair in 0..pairs {
-                    let frequency = base.powf(-2.0 * pair as f64 / rotary as f64);
+                    let slower = divisor * factors.map_or(1.0, |factors| f64::from(factors[pair]));
+                    let frequency = base.powf(-2.0 * pair as f64 / rotary as f64) / slower;
                     let (sine, cosine) = (f64::from(positions[item / heads]) * frequency).sin_cos();
                     let (a, b) = match pairing {
                         RopePairing::Halves => (pair, pair + rotary / 2),

@@ -1,8 +1,9 @@
-//! Models with random weights: architecture `qwen35`, and drafters of architecture `dflash`.
+//! Models with random weights: architectures `qwen35`, `qwen3` and `llama`, and drafters of architecture `dflash`.
 //!
 //! A model is described by its sizes; its weights follow from the seed and the tensors' names. Files have every key
 //! and tensor that a converted model has, and a tokenizer that knows every byte.
 
+mod dense;
 mod drafter;
 mod generator;
 mod model_file;
@@ -18,6 +19,7 @@ use paceline_plugin_api::graph::DType;
 use crate::AnyError;
 use model_file::{ModelFile, STREAM, Values};
 
+pub use dense::{DenseFamily, RandomDense};
 pub use drafter::RandomDrafter;
 pub use generator::Generator;
 pub use model_file::ValueSource;
@@ -174,8 +176,7 @@ impl RandomModel {
 
     /// `count` tokens that are not control tokens, for prompts.
     pub fn tokens(&self, count: usize, seed: u64) -> Vec<u32> {
-        let mut generator = Generator::new(seed, "prompt");
-        (0..count).map(|_| generator.below(self.control_tokens().end_of_text)).collect()
+        random_tokens(self.control_tokens(), count, seed)
     }
 
     /// Writes the model to a file, replacing what is there; needs memory for one row only.
@@ -311,6 +312,12 @@ impl RandomModel {
             file.matrix(name("nextn.shared_head_head.weight"), self.hidden, self.vocab);
         }
     }
+}
+
+/// Tokens before the control tokens.
+fn random_tokens(controls: ControlTokens, count: usize, seed: u64) -> Vec<u32> {
+    let mut generator = Generator::new(seed, "prompt");
+    (0..count).map(|_| generator.below(controls.end_of_text)).collect()
 }
 
 fn add_feed_forward(file: &mut ModelFile, name: impl Fn(&str) -> String, hidden: u32, inner: u32) {

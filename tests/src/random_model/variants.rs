@@ -2,7 +2,7 @@
 
 use paceline_plugin_api::graph::DType;
 
-use super::{RandomModel, WeightTypes};
+use super::{DenseFamily, RandomDense, RandomModel, WeightTypes};
 
 pub(super) fn variants() -> Vec<(&'static str, RandomModel)> {
     let tiny = RandomModel::default;
@@ -30,5 +30,36 @@ pub(super) fn variants() -> Vec<(&'static str, RandomModel)> {
         ("wide-q5-k", wide(DType::Q5_K.into())),
         ("wide-q6-k", wide(DType::Q6_K.into())),
         ("wide-q4-k-m", wide(WeightTypes::Q4KM)),
+    ]
+}
+
+pub(super) fn dense_variants() -> Vec<(&'static str, RandomDense)> {
+    let qwen3 = || RandomDense::tiny(DenseFamily::Qwen3);
+    let llama = || RandomDense::tiny(DenseFamily::Llama);
+    let wide = |family: DenseFamily| RandomDense { weights: WeightTypes::Q4KM, ..RandomDense::wide(family) };
+    vec![
+        ("qwen3", qwen3()),
+        ("qwen3-untied", RandomDense { tied: false, ..qwen3() }),
+        ("qwen3-heads-1-to-1", RandomDense { kv_heads: 4, ..qwen3() }),
+        ("qwen3-heads-1-to-4", RandomDense { kv_heads: 1, tied: false, ..qwen3() }),
+        // All heads together are wider than the residual stream, as in some published models.
+        ("qwen3-partial-rotary", RandomDense { head_dim: 48, rotary: 20, ..qwen3() }),
+        ("qwen3-linear-scaling", RandomDense { linear_scaling: Some(4.0), ..qwen3() }),
+        ("qwen3-implied-widths", RandomDense { states_widths: false, ..qwen3() }),
+        ("qwen3-bf16", RandomDense { weights: DType::BF16.into(), ..qwen3() }),
+        ("qwen3-q8-0", RandomDense { weights: DType::Q8_0.into(), ..qwen3() }),
+        ("qwen3-wide-q4-k-m", wide(DenseFamily::Qwen3)),
+        ("llama", llama()),
+        ("llama-untied", RandomDense { tied: false, ..llama() }),
+        ("llama-heads-1-to-1", RandomDense { kv_heads: 4, ..llama() }),
+        ("llama-heads-1-to-4", RandomDense { kv_heads: 1, tied: false, ..llama() }),
+        ("llama-partial-rotary", RandomDense { rotary: 20, ..llama() }),
+        ("llama-factors", RandomDense { rope_factors: true, rope_base: 5e5, ..llama() }),
+        ("llama-linear-scaling", RandomDense { linear_scaling: Some(2.5), ..llama() }),
+        ("llama-biases", RandomDense { biases: true, ..llama() }),
+        ("llama-implied-widths", RandomDense { states_widths: false, ..llama() }),
+        ("llama-f16", RandomDense { weights: DType::F16.into(), ..llama() }),
+        ("llama-q8-0", RandomDense { weights: DType::Q8_0.into(), ..llama() }),
+        ("llama-wide-q4-k-m", wide(DenseFamily::Llama)),
     ]
 }

@@ -52,15 +52,17 @@ pub(super) fn add_rows(rows: &mut [Vec<f64>], more: &[Vec<f64>]) {
 
 /// The rotation of queries and keys by their position.
 pub(super) struct Rotary {
-    /// Angle per position of each pair (i, i + pairs) of a head; values from 2 * pairs on are not rotated.
+    /// Angle per position of each pair of a head; values from 2 * pairs on are not rotated.
     frequencies: Vec<f64>,
+    /// Pairs are (2 i, 2 i + 1) instead of (i, i + pairs).
+    is_adjacent: bool,
 }
 
 impl Rotary {
     /// Pair i turns by base^(-2 i / width) per position.
     pub fn new(width: usize, base: f64) -> Self {
         let frequency = |pair: usize| base.powf(-2.0 * pair as f64 / width as f64);
-        Rotary { frequencies: (0..width / 2).map(frequency).collect() }
+        Rotary { frequencies: (0..width / 2).map(frequency).collect(), is_adjacent: false }
     }
 
     /// Interleaved M-RoPE for text. Pair i takes its position from the axis i mod 3 if the axis' section is long
@@ -75,6 +77,22 @@ impl Rotary {
         rotary
     }
 
+    /// The same with pairs (2 i, 2 i + 1).
+    pub fn of_adjacent_pairs(self) -> Self {
+        Rotary { is_adjacent: true, ..self }
+    }
+
+    /// Divides all angles.
+    pub fn slow_down(&mut self, divisor: f64) {
+        self.frequencies.iter_mut().for_each(|frequency| *frequency /= divisor);
+    }
+
+    /// Divides the angle of each pair by a factor of its own.
+    pub fn slow_down_each(&mut self, factors: &[f64]) {
+        assert_eq!(factors.len(), self.frequencies.len(), "one factor per pair");
+        self.frequencies.iter_mut().zip(factors).for_each(|(frequency, factor)| *frequency /= factor);
+    }
+
     /// Rotates every head of `rows`, row i being at position `first + i`.
     pub fn apply(&self, rows: &mut [Vec<f64>], head_dim: usize, first: usize) {
         let pairs = self.frequencies.len();
@@ -83,9 +101,11 @@ impl Rotary {
             for head in row.chunks_exact_mut(head_dim) {
                 for (pair, frequency) in self.frequencies.iter().enumerate() {
                     let (sine, cosine) = (position * frequency).sin_cos();
-                    let (a, b) = (head[pair], head[pair + pairs]);
-                    head[pair] = a * cosine - b * sine;
-                    head[pair + pairs] = a * sine + b * cosine;
+                    let (first, second) =
+                        if self.is_adjacent { (2 * pair, 2 * pair + 1) } else { (pair, pair + pairs) };
+                    let (a, b) = (head[first], head[second]);
+                    head[first] = a * cosine - b * sine;
+                    head[second] = a * sine + b * cosine;
                 }
             }
         }

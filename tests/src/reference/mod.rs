@@ -5,6 +5,7 @@
 
 mod attention;
 mod delta_net;
+mod dense;
 mod drafter;
 mod math;
 mod mtp;
@@ -15,6 +16,7 @@ use paceline_gguf::Gguf;
 use crate::AnyError;
 use attention::GatedAttention;
 use delta_net::DeltaNet;
+use dense::PlainAttention;
 use math::{Rotary, add_rows, rms_norm_rows};
 use mtp::Nextn;
 use weights::{FeedForward, Matrix, Tensors};
@@ -26,7 +28,7 @@ pub use mtp::{MtpRows, shifted};
 /// One vector per token.
 pub type Rows = Vec<Vec<f64>>;
 
-/// A `qwen35` model: trunk and, if the file has one, MTP block.
+/// A `qwen35`, `qwen3` or `llama` model: trunk and, if the file has one, MTP block.
 pub struct Reference {
     epsilon: f64,
     rotary: Rotary,
@@ -60,6 +62,7 @@ struct Layer {
 
 enum Mixer {
     Attention(GatedAttention),
+    PlainAttention(PlainAttention),
     Recurrent(DeltaNet),
 }
 
@@ -91,6 +94,9 @@ impl Layer {
             Mixer::Attention(attention) => {
                 attention.apply(&input, shared.rotary, shared.attention_scale, shared.epsilon)
             }
+            Mixer::PlainAttention(attention) => {
+                attention.apply(&input, shared.rotary, shared.attention_scale, shared.epsilon)
+            }
             Mixer::Recurrent(delta_net) => delta_net.apply(&input, shared.epsilon),
         };
         add_rows(rows, &mixed);
@@ -103,12 +109,17 @@ impl Reference {
     /// Reads a model.
     ///
     /// # Errors
-    /// If the file is no `qwen35` model, lacks something, or has a tensor that would change the result and is not
-    /// supported here.
+    /// If the file is of another architecture, lacks something, or has a tensor that would change the result and is
+    /// not supported here.
     pub fn load(file: &Gguf) -> Result<Self, AnyError> {
-        if file.architecture()? != "qwen35" {
-            return Err(format!("architecture '{}' is not qwen35", file.architecture()?).into());
+        match file.architecture()? {
+            "qwen35" => Self::load_qwen35(file),
+            "qwen3" | "llama" => Self::load_dense(file),
+            other => Err(format!("architecture '{other}' is not known to the reference").into()),
         }
+    }
+
+    fn load_qwen35(file: &Gguf) -> Result<Self, AnyError> {
         let size = |key: &str| file.require_u32(&format!("qwen35.{key}")).map(|value| value as usize);
         let blocks = size("block_count")?;
         let nextn = file.get_u32("qwen35.nextn_predict_layers")?.unwrap_or(0) as usize;
@@ -157,7 +168,7 @@ impl Reference {
                 Mixer::Attention(attention) if attention.head_dim() != head_dim => {
                     return Err(format!("heads of {}, not {head_dim}", attention.head_dim()).into());
                 }
-                Mixer::Attention(_) => {}
+                Mixer::Attention(_) | Mixer::PlainAttention(_) => {}
                 Mixer::Recurrent(delta_net) => pairs.extend([
                     ("ssm.state_size", delta_net.head_dim()),
                     ("ssm.group_count", delta_net.key_heads()),

@@ -4,6 +4,11 @@
 //! [`Family::final_norm`] and [`Family::head`]. The parts are separate so that strategies can compose them anew: a
 //! multi-token prediction block, for example, shares `embed` and `head`.
 
+mod dense;
+mod llama;
+mod metadata;
+mod parts;
+mod qwen3;
 mod qwen35;
 
 use crate::error::{EngineError, Result};
@@ -55,7 +60,7 @@ pub trait NextnBlock: Send + Sync {
 }
 
 /// Architectures that run.
-const SUPPORTED: &[&str] = &[qwen35::ARCHITECTURE];
+const SUPPORTED: &[&str] = &[llama::ARCHITECTURE, qwen3::ARCHITECTURE, qwen35::ARCHITECTURE];
 
 /// Opens the family of a file.
 ///
@@ -63,6 +68,8 @@ const SUPPORTED: &[&str] = &[qwen35::ARCHITECTURE];
 /// An architecture that Paceline does not know, or what is wrong with the file, by key or tensor.
 pub fn open(gguf: &Gguf) -> Result<Arc<dyn Family>> {
     match gguf.architecture()? {
+        llama::ARCHITECTURE => Ok(Arc::new(llama::open(gguf)?)),
+        qwen3::ARCHITECTURE => Ok(Arc::new(qwen3::open(gguf)?)),
         qwen35::ARCHITECTURE => Ok(Arc::new(qwen35::Qwen35::open(gguf)?)),
         other => Err(EngineError::Unsupported {
             file: file_name(gguf),

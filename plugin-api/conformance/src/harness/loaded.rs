@@ -194,6 +194,10 @@ fn optional<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
+        // An executable is freed without launches pending; after an error there may be some that nobody waited for.
+        if !self.is_lost && self.reached > 0 {
+            let _ = self.wait(self.reached);
+        }
         if self.is_lost {
             // A launch still runs: what it uses must not go away.
             std::mem::forget(self.parts.take());

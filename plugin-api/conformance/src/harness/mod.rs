@@ -17,7 +17,7 @@ mod placement;
 pub use loaded::Loaded;
 pub use placement::Placement;
 
-use paceline_plugin_api::backend::{Uses, WeightLayout, WeightUse};
+use paceline_plugin_api::backend::{WeightLayout, WeightUse, weight_uses};
 use paceline_plugin_api::client::{BackendClient, DeviceClient, PlanClient};
 use paceline_plugin_api::graph::Graph;
 use paceline_plugin_api::{Error, ErrorKind};
@@ -40,37 +40,6 @@ pub enum HarnessError {
 
 fn failed(step: &'static str) -> impl Fn(Error) -> HarnessError {
     move |error| HarnessError::Failed { step, error }
-}
-
-/// All weights of some graphs with their uses, each once, in the order of their first appearance.
-pub fn weight_uses(graphs: &[&Graph]) -> Vec<WeightUse> {
-    let mut uses: Vec<WeightUse> = Vec::new();
-    for graph in graphs {
-        for id in graph.weights() {
-            let value = graph.value(id);
-            let mut used = Uses::default();
-            for node in graph.nodes() {
-                for (place, _) in node.inputs.iter().enumerate().filter(|(_, input)| **input == id) {
-                    used = used.union(match (node.operation.as_str(), place) {
-                        ("embed", 1) => Uses::GATHER,
-                        ("linear", 1) => Uses::PRODUCT,
-                        _ => Uses::ELEMENTS,
-                    });
-                }
-            }
-            match uses.iter_mut().find(|weight| weight.name == value.name) {
-                Some(known) => known.uses = known.uses.union(used),
-                None => uses.push(WeightUse {
-                    name: value.name.clone(),
-                    dtype: value.dtype,
-                    shape: value.shape,
-                    uses: used,
-                    group: 0,
-                }),
-            }
-        }
-    }
-    uses
 }
 
 /// An opened device with what planning for it needs.
@@ -135,7 +104,7 @@ impl Bench {
     /// # Errors
     /// A refused weight or a failed call. Refused nodes are in the plan.
     pub fn plan(&self, graph: &Graph) -> Result<PlanClient, HarnessError> {
-        let layouts = self.layouts(&weight_uses(&[graph]))?;
+        let layouts = self.layouts(&weight_uses([graph]))?;
         self.backend.plan(graph, &self.capabilities, &layouts).map_err(failed("plan"))
     }
 

@@ -1,8 +1,9 @@
 //! Memory for graphs that share weights, states and workspace.
 
 use super::loaded::{Loaded, Parts};
-use super::{Bench, HarnessError, failed, weight_uses};
+use super::{Bench, HarnessError, failed};
 use crate::io::Blocks;
+use paceline_plugin_api::backend::weight_uses;
 use paceline_plugin_api::backend::{ArenaClass, PlanSummary, StatePlan, WeightLayout, WeightUse};
 use paceline_plugin_api::client::{
     ArenaClient, DeviceClient, LoadSpans, PlanClient, SpanClient, WeightImportClient,
@@ -93,7 +94,7 @@ pub struct Placement {
 
 impl Placement {
     pub(super) fn new(bench: &Bench, graphs: &[&Graph], weights: &[Vec<u8>]) -> Result<Self, HarnessError> {
-        let uses = weight_uses(graphs);
+        let uses = weight_uses(graphs.iter().copied());
         let layouts = bench.layouts(&uses)?;
         let mut plans = Vec::new();
         let mut states: Vec<State> = Vec::new();

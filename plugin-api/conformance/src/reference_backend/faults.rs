@@ -15,6 +15,10 @@ pub enum Fault {
     WindowOffByOne,
     /// Rope pairs the wrong elements.
     RopePairsAdjacent,
+    /// Rope ignores what divides its positions.
+    RopeWithoutDivisor,
+    /// Rope ignores its factors.
+    RopeWithoutFactors,
     /// The scale of the delta rule is left out.
     DeltaWithoutScale,
     /// Activations ignore their softcap.
@@ -68,6 +72,8 @@ impl Fault {
                 }
             }
             (Self::RopePairsAdjacent, "rope") => set(node, "pairing", Attribute::Text("adjacent".into())),
+            (Self::RopeWithoutDivisor, "rope") => set(node, "divisor", Attribute::Float(1.0)),
+            (Self::RopeWithoutFactors, "rope") => set(node, "factors", Attribute::Integer(0)),
             (Self::DeltaWithoutScale, "gated_delta_net") => set(node, "scale", Attribute::Float(1.0)),
             (Self::NoSoftcap, "activation" | "attention") => set(node, "softcap", Attribute::Float(0.0)),
             (Self::SliceFromZero, "slice") => set(node, "offset", Attribute::Integer(0)),

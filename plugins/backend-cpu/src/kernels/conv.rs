@@ -5,7 +5,7 @@ use super::math::silu;
 use core::ops::Range;
 
 /// Largest kernel width.
-pub const MAX_TAPS: usize = 8;
+pub const MAX_TAPS: usize = 16;
 
 /// Inputs of [`causal_conv`], for the new rows of one sequence.
 #[derive(Clone, Copy)]

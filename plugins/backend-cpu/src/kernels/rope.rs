@@ -3,15 +3,15 @@
 use super::SharedSlice;
 use core::ops::Range;
 
-/// Frequencies of the rotated pairs: base^(-2i / rotary) for pair i, in f64.
+/// Frequencies of the rotated pairs: base^(-2i / rotary) / divisor for pair i, in f64.
 pub struct RopeFrequencies {
     frequencies: Vec<f64>,
 }
 
 impl RopeFrequencies {
     /// The frequencies of `rotary` dimensions, an even number.
-    pub fn new(rotary: usize, base: f64) -> Self {
-        let frequency = |pair: usize| base.powf(-2.0 * pair as f64 / rotary as f64);
+    pub fn new(rotary: usize, base: f64, divisor: f64) -> Self {
+        let frequency = |pair: usize| base.powf(-2.0 * pair as f64 / rotary as f64) / divisor;
         Self { frequencies: (0..rotary / 2).map(frequency).collect() }
     }
 
@@ -20,10 +20,17 @@ impl RopeFrequencies {
         self.frequencies.len()
     }
 
-    /// Cosines and sines of the angles of one position, made in f64 and rounded once.
-    pub fn angles(&self, position: i32, cosines: &mut [f32], sines: &mut [f32]) {
-        for ((frequency, cosine), sine) in self.frequencies.iter().zip(cosines).zip(sines) {
-            let (s, c) = (f64::from(position) * frequency).sin_cos();
+    /// Cosines and sines of the angles of one position, made in f64 and rounded once. Each angle is divided by its
+    /// factor, if there are any.
+    pub fn angles(&self, position: i32, factors: Option<&[f32]>, cosines: &mut [f32], sines: &mut [f32]) {
+        let position = f64::from(position);
+        let pairs = self.frequencies.iter().zip(cosines).zip(sines);
+        for (pair, ((frequency, cosine), sine)) in pairs.enumerate() {
+            let angle = match factors {
+                Some(factors) => position * frequency / f64::from(factors[pair]),
+                None => position * frequency,
+            };
+            let (s, c) = angle.sin_cos();
             (*cosine, *sine) = (c as f32, s as f32);
         }
     }

@@ -3,8 +3,8 @@
 use super::memory::{Intermediate, assign};
 use super::schedule::phases;
 use super::{
-    ALIGNMENT, AttentionWork, Cache, Check, ConvWork, CpuPlan, DeltaWork, Id, Kernel, Linear, Live, Place, Program,
-    RowKernel, StateLayout,
+    ALIGNMENT, AttentionWork, Cache, Check, ConvWork, CpuPlan, DeltaWork, Id, Kernel, Linear, Live, Place,
+    Program, Rotation, RowKernel, StateLayout,
 };
 use crate::capabilities::Capabilities;
 use crate::kernels::conv::MAX_TAPS;
@@ -23,11 +23,7 @@ use std::collections::HashMap;
 const NUMERICS_FAMILY: &str = "cpu kernels 1";
 
 /// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
-pub(crate) fn lower(
-    graph: Graph,
-    capabilities: Capabilities,
-    layouts: &[WeightLayout],
-) -> Result<CpuPlan> {
+pub(crate) fn lower(graph: Graph, capabilities: Capabilities, layouts: &[WeightLayout]) -> Result<CpuPlan> {
     let results = graph.results();
     if results.iter().enumerate().any(|(i, r)| results[..i].iter().any(|other| other.value == r.value)) {
         return Err(Error::invalid("a value is marked as a result twice"));
@@ -44,7 +40,8 @@ pub(crate) fn lower(
     if refused {
         lowering.kernels.clear();
     }
-    let program = lowering.finish(capabilities);
+    let weight_bytes = layouts.iter().map(|layout| layout.bytes).collect();
+    let program = lowering.finish(capabilities, weight_bytes);
     let states = program
         .states
         .iter()
@@ -72,7 +69,7 @@ struct Lowering<'g> {
     graph: &'g Graph,
     kernels: Vec<Kernel>,
     checks: Vec<Check>,
-    rotations: Vec<(usize, f64)>,
+    rotations: Vec<Rotation>,
     counters: Vec<Id>,
     places: Vec<Option<Place>>,
     intermediates: Vec<Intermediate>,
@@ -84,7 +81,7 @@ struct Lowering<'g> {
     states: HashMap<Id, usize>,
     state_layouts: Vec<StateLayout>,
     quantized: HashMap<Id, Id>,
-    angles: HashMap<(Id, usize), Id>,
+    angles: HashMap<(Id, usize, Option<Id>), Id>,
     visible: HashMap<(Id, usize, bool), Id>,
 }
 
@@ -192,10 +189,9 @@ impl<'g> Lowering<'g> {
     /// Elements of an input that is read one by one: an activation or a weight in plain layout.
     fn elements(&self, id: ValueId) -> Lowered<Id> {
         match self.layouts.get(&id.index()) {
-            Some(Layout::Packed(_)) => Err(format!(
-                "weight `{}` is laid out for products, not for elements",
-                self.value(id).name
-            )),
+            Some(Layout::Packed(_)) => {
+                Err(format!("weight `{}` is laid out for products, not for elements", self.value(id).name))
+            }
             _ => Ok(self.root(id)),
         }
     }
@@ -455,24 +451,30 @@ impl<'g> Lowering<'g> {
     fn rope(&mut self, node: &Node) -> Lowered<&'static str> {
         let attributes = Attributes::of(node);
         let value = self.value(node.inputs[0]);
-        let (rotary, base) = (attributes.integer("rotary") as usize, attributes.float("base"));
+        let rotary = attributes.integer("rotary") as usize;
+        let rotation =
+            Rotation { rotary, base: attributes.float("base"), divisor: attributes.float("divisor") };
         let pairing = match attributes.text("pairing") {
             "half" => RopePairing::Halves,
             "adjacent" => RopePairing::Adjacent,
             other => return Err(format!("pairing `{other}` has no kernel")),
         };
-        let known = self.rotations.iter().position(|&r| r == (rotary, base));
+        let known = self.rotations.iter().position(|&r| r == rotation);
         let table = known.unwrap_or_else(|| {
-            self.rotations.push((rotary, base));
+            self.rotations.push(rotation);
             self.rotations.len() - 1
         });
         let positions = self.root(node.inputs[1]);
-        let angles = match self.angles.get(&(positions, table)) {
+        let factors = match node.inputs.get(2) {
+            Some(&id) => Some(self.elements(id)?),
+            None => None,
+        };
+        let angles = match self.angles.get(&(positions, table, factors)) {
             Some(&known) => known,
             None => {
                 let out = self.intermediate(value.shape.first() as usize * rotary * size_of::<f32>());
-                self.rows(self.value(node.inputs[1]), RowKernel::Angles { positions, table, out });
-                self.angles.insert((positions, table), out);
+                self.rows(self.value(node.inputs[1]), RowKernel::Angles { positions, table, factors, out });
+                self.angles.insert((positions, table, factors), out);
                 out
             }
         };
@@ -544,8 +546,7 @@ impl<'g> Lowering<'g> {
         let value = self.value(node.inputs[0]);
         let rows = self.live(value);
         let table_shape = table_shape(self.value(node.inputs[3]));
-        let sequences_live =
-            self.sequences(node.inputs[4], rows, table_shape[0], table_shape[1] * BLOCK)?;
+        let sequences_live = self.sequences(node.inputs[4], rows, table_shape[0], table_shape[1] * BLOCK)?;
         let (window, causal) = (attributes.integer("window") as usize, attributes.flag("causal"));
         let key = (node.inputs[4].index(), window, causal);
         let known = self.visible.get(&key).copied();
@@ -632,6 +633,9 @@ impl<'g> Lowering<'g> {
 
     fn select_rows(&mut self, node: &Node) -> Lowered<&'static str> {
         let value = self.value(node.inputs[0]);
+        let offset = self.parameter_offset(node.inputs[1])?;
+        let live = self.live(self.value(node.inputs[1]));
+        self.checks.push(Check::Selected { offset, live, rows: self.live(value) });
         let kernel = RowKernel::SelectRows {
             x: self.elements(node.inputs[0])?,
             x_rows: value.shape.first() as usize,
@@ -682,10 +686,15 @@ impl<'g> Lowering<'g> {
         }
     }
 
-    fn finish(self, capabilities: Capabilities) -> Program {
+    fn finish(self, capabilities: Capabilities, weight_bytes: Vec<u64>) -> Program {
         let phases = phases(self.kernels);
-        let scratch_floats =
-            phases.iter().flatten().map(Kernel::scratch_floats).max().unwrap_or(0).next_multiple_of(ALIGNMENT / 4);
+        let scratch_floats = phases
+            .iter()
+            .flatten()
+            .map(Kernel::scratch_floats)
+            .max()
+            .unwrap_or(0)
+            .next_multiple_of(ALIGNMENT / 4);
         let (offsets, mut total) = assign(&phases, &self.intermediates);
         let mut places: Vec<Option<Place>> = self.places;
         for (id, offset) in offsets {
@@ -701,6 +710,7 @@ impl<'g> Lowering<'g> {
             counters: self.counters,
             rotations: self.rotations,
             states: self.state_layouts,
+            weight_bytes,
             scratch,
             scratch_floats,
             threads: capabilities.threads,

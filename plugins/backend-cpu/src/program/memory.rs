@@ -22,7 +22,9 @@ pub(super) fn assign(phases: &[Vec<Kernel>], intermediates: &[Intermediate]) -> 
         end: usize,
     }
     let mut lives: HashMap<Id, (usize, usize)> = HashMap::new();
-    for (phase, kernel) in phases.iter().enumerate().flat_map(|(p, kernels)| kernels.iter().map(move |k| (p, k))) {
+    for (phase, kernel) in
+        phases.iter().enumerate().flat_map(|(p, kernels)| kernels.iter().map(move |k| (p, k)))
+    {
         for id in kernel.reads().into_iter().chain(kernel.writes()) {
             lives.entry(id).or_insert((phase, phase)).1 = phase;
         }

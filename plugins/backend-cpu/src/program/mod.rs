@@ -54,24 +54,121 @@ pub(crate) enum Place {
 /// A kernel whose rows are independent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RowKernel {
-    Embed { ids: Id, table: Id, kind: WeightType, vocabulary: usize, out: Id, faults: Id },
-    RmsNorm { x: Id, weight: Option<Id>, gate: Option<Id>, epsilon: f32, norm: usize, out: Id },
-    L2Norm { x: Id, epsilon: f32, norm: usize, out: Id },
-    Add { x: Id, y: Id, y_width: usize, out: Id },
-    Mul { x: Id, y: Id, y_width: usize, out: Id },
-    Scale { x: Id, factor: f32, out: Id },
-    Activation { x: Id, kind: Activation, cap: Option<f32>, out: Id },
-    Glu { gate: Id, up: Id, kind: Activation, out: Id },
+    Embed {
+        ids: Id,
+        table: Id,
+        kind: WeightType,
+        vocabulary: usize,
+        out: Id,
+        faults: Id,
+    },
+    RmsNorm {
+        x: Id,
+        weight: Option<Id>,
+        gate: Option<Id>,
+        epsilon: f32,
+        norm: usize,
+        out: Id,
+    },
+    L2Norm {
+        x: Id,
+        epsilon: f32,
+        norm: usize,
+        out: Id,
+    },
+    Add {
+        x: Id,
+        y: Id,
+        y_width: usize,
+        out: Id,
+    },
+    Mul {
+        x: Id,
+        y: Id,
+        y_width: usize,
+        out: Id,
+    },
+    Scale {
+        x: Id,
+        factor: f32,
+        out: Id,
+    },
+    Activation {
+        x: Id,
+        kind: Activation,
+        cap: Option<f32>,
+        out: Id,
+    },
+    Glu {
+        gate: Id,
+        up: Id,
+        kind: Activation,
+        out: Id,
+    },
     /// Each span of `from_width` elements gives `count` of them, from `from` on, to a span of `to_width`.
-    Columns { x: Id, from_width: usize, from: usize, out: Id, to_width: usize, to: usize, count: usize },
-    Quantize { x: Id, out: Id },
-    Angles { positions: Id, table: usize, out: Id },
-    Rope { x: Id, angles: Id, pairs: usize, heads: usize, pairing: RopePairing, out: Id },
-    SelectRows { x: Id, x_rows: usize, rows: Id, out: Id },
-    Argmax { x: Id, ids: Id, faults: Id },
-    TopK { x: Id, count: usize, ids: Id, values: Id },
-    Softmax { x: Id, norm: usize, out: Id },
-    KvAppend { k: Id, v: Id, caches: [Cache; 2], cells: Id },
+    Columns {
+        x: Id,
+        from_width: usize,
+        from: usize,
+        out: Id,
+        to_width: usize,
+        to: usize,
+        count: usize,
+    },
+    Quantize {
+        x: Id,
+        out: Id,
+    },
+    Angles {
+        positions: Id,
+        table: usize,
+        factors: Option<Id>,
+        out: Id,
+    },
+    Rope {
+        x: Id,
+        angles: Id,
+        pairs: usize,
+        heads: usize,
+        pairing: RopePairing,
+        out: Id,
+    },
+    SelectRows {
+        x: Id,
+        x_rows: usize,
+        rows: Id,
+        out: Id,
+    },
+    Argmax {
+        x: Id,
+        ids: Id,
+        faults: Id,
+    },
+    TopK {
+        x: Id,
+        count: usize,
+        ids: Id,
+        values: Id,
+    },
+    Softmax {
+        x: Id,
+        norm: usize,
+        out: Id,
+    },
+    KvAppend {
+        k: Id,
+        v: Id,
+        caches: [Cache; 2],
+        cells: Id,
+    },
+}
+
+/// What the frequencies of a rotation follow from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rotation {
+    pub rotary: usize,
+    pub base: f64,
+    pub divisor: f64,
 }
 
 /// A KV cache.
@@ -157,14 +254,22 @@ pub(crate) struct DeltaWork {
 pub(crate) enum Kernel {
     /// Row kernels that run one after the other on the same rows: a chunk takes its rows through all of them. With
     /// each stands the number of elements of a row of its input.
-    Rows { live: Live, chain: Vec<(RowKernel, usize)> },
+    Rows {
+        live: Live,
+        chain: Vec<(RowKernel, usize)>,
+    },
     Linear(Linear),
     Attention(AttentionWork),
     Conv(ConvWork),
     Delta(DeltaWork),
     /// Small and sequential: the visible intervals of an attention.
     Visible(AttentionWork),
-    TableUpdate { table: Id, shape: [usize; 2], updates: Id, live: Live },
+    TableUpdate {
+        table: Id,
+        shape: [usize; 2],
+        updates: Id,
+        live: Live,
+    },
 }
 
 /// A parameter that a launch checks before it runs.
@@ -176,6 +281,8 @@ pub(crate) enum Check {
     Sequences { offset: usize, live: Live, rows: Live, slots: usize, positions: usize },
     /// Cells at `offset` are below the limit.
     Cells { offset: usize, live: Live, limit: usize },
+    /// Selected rows at `offset` are live rows.
+    Selected { offset: usize, live: Live, rows: Live },
     /// Updates of a table at `offset` stay inside of it and name blocks below the limit.
     Updates { offset: usize, live: Live, shape: [usize; 2] },
 }
@@ -187,9 +294,11 @@ pub(crate) struct Program {
     pub checks: Vec<Check>,
     /// Counters in the workspace or the result block that are zero when a run begins.
     pub counters: Vec<Id>,
-    /// Rotary width and base of each kind of rotation.
-    pub rotations: Vec<(usize, f64)>,
+    /// The kinds of rotation.
+    pub rotations: Vec<Rotation>,
     pub states: Vec<StateLayout>,
+    /// Bytes of each weight in its layout.
+    pub weight_bytes: Vec<u64>,
     /// Offset in the workspace of the threads' scratch, and floats for each.
     pub scratch: usize,
     pub scratch_floats: usize,
@@ -252,7 +361,9 @@ impl RowKernel {
             | Self::Softmax { x, .. } => vec![x],
             Self::Add { x, y, .. } | Self::Mul { x, y, .. } => vec![x, y],
             Self::Glu { gate, up, .. } => vec![gate, up],
-            Self::Angles { positions, .. } => vec![positions],
+            Self::Angles { positions, factors, .. } => {
+                [Some(positions), factors].into_iter().flatten().collect()
+            }
             Self::Rope { x, angles, .. } => vec![x, angles],
             Self::SelectRows { x, rows, .. } => vec![x, rows],
             Self::KvAppend { k, v, cells, .. } => vec![k, v, cells],

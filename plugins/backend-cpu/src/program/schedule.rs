@@ -44,8 +44,8 @@ fn chain_for(joined: &[Kernel], kernel: &Kernel) -> Option<usize> {
             let same_rows = matches!(earlier, Kernel::Rows { live: other, .. } if other == live);
             return same_rows.then_some(index);
         }
-        let conflicts = made.iter().any(|id| writes.contains(id))
-            || earlier.reads().iter().any(|id| writes.contains(id));
+        let conflicts =
+            made.iter().any(|id| writes.contains(id)) || earlier.reads().iter().any(|id| writes.contains(id));
         if conflicts {
             return None;
         }

@@ -28,6 +28,15 @@ fn one(run: Run<'_>, check: &Check) -> Result<()> {
                 None => Ok(()),
             }
         }
+        Check::Selected { offset, live, rows } => {
+            let (selected, rows) = (run.parameters(offset, run.live(live)), run.live(rows));
+            match selected.iter().find(|&&row| usize::try_from(row).is_ok_and(|row| row >= rows) || row < 0) {
+                Some(row) => {
+                    Err(Error::invalid(format!("selected row {row} is not one of {rows} live rows")))
+                }
+                None => Ok(()),
+            }
+        }
         Check::Updates { offset, live, shape } => {
             let updates = run.parameters(offset, run.live(live) * 3);
             let outside = |u: &&[i32]| {
@@ -56,7 +65,9 @@ fn sequences(
         let [first, count, length, slot] =
             [0, 1, 2, 3].map(|i| usize::try_from(sequence[i]).unwrap_or(usize::MAX));
         let fault = |what: &str| {
-            Err(Error::invalid(format!("sequence {index} {sequence:?} (first row, rows, length, slot) {what}")))
+            Err(Error::invalid(format!(
+                "sequence {index} {sequence:?} (first row, rows, length, slot) {what}"
+            )))
         };
         if first != end || count > rows - end.min(rows) {
             return fault("does not follow the one before, or has rows that are not live");

@@ -103,17 +103,18 @@ impl Run<'_> {
                 }
                 self.bound.quantized_rows.fetch_add(range.len() as u64, Ordering::Relaxed);
             }
-            RowKernel::Angles { positions, table, out } => {
+            RowKernel::Angles { positions, table, factors, out } => {
                 let frequencies = &self.bound.frequencies[table];
                 let pairs = frequencies.pairs();
                 let positions = self.read::<i32>(positions, range.end);
+                let factors = factors.map(|id| self.read(id, pairs));
                 let out = self.write::<f32>(out, 2 * max * pairs);
                 for row in range {
                     let span = row * pairs..(row + 1) * pairs;
                     // SAFETY: as above; cosines and sines are two halves.
                     unsafe {
                         let sines = out.part(max * pairs + span.start..max * pairs + span.end);
-                        frequencies.angles(positions[row], out.part(span), sines);
+                        frequencies.angles(positions[row], factors, out.part(span), sines);
                     }
                 }
             }

@@ -11,8 +11,9 @@ use std::ops::Range;
 const ATTENTION_ROWS: usize = 8;
 /// Channels that a chunk of convolution covers.
 const CONV_CHANNELS: usize = 256;
-/// Columns of a state that a chunk of the delta rule covers.
-const DELTA_COLUMNS: usize = 64;
+/// Columns of a state that a chunk of the delta rule covers: whole heads, since two threads that write pieces of the
+/// same rows get in each other's way.
+const DELTA_COLUMNS: usize = 128;
 
 /// One entry of a sequences parameter.
 #[derive(Clone, Copy)]
@@ -109,8 +110,7 @@ impl Run<'_> {
 
     pub(super) fn conv(&self, work: &ConvWork, chunk: usize) {
         let per_sequence = work.channels.div_ceil(CONV_CHANNELS);
-        let Some(sequence) =
-            self.sequences(work.sequences, work.sequences_live).nth(chunk / per_sequence)
+        let Some(sequence) = self.sequences(work.sequences, work.sequences_live).nth(chunk / per_sequence)
         else {
             return;
         };
@@ -150,8 +150,7 @@ impl Run<'_> {
     pub(super) fn delta(&self, work: &DeltaWork, chunk: usize) {
         let parts = work.value_width.div_ceil(DELTA_COLUMNS);
         let per_sequence = work.value_heads * parts;
-        let Some(sequence) =
-            self.sequences(work.sequences, work.sequences_live).nth(chunk / per_sequence)
+        let Some(sequence) = self.sequences(work.sequences, work.sequences_live).nth(chunk / per_sequence)
         else {
             return;
         };

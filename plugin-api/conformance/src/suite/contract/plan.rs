@@ -2,9 +2,10 @@
 
 use super::toys::{layer, recurrent, renamed, with_version};
 use super::{Case, check_refused};
-use crate::harness::{HarnessError, weight_uses};
+use crate::harness::HarnessError;
 use crate::suite::samples::Rows;
 use crate::suite::{CaseError, Context, wrong};
+use paceline_plugin_api::backend::weight_uses;
 use paceline_plugin_api::backend::{NodePlan, PlanSummary, WeightLayout};
 use paceline_plugin_api::graph::{DType, Graph};
 
@@ -37,7 +38,7 @@ fn equal_plans(context: &Context<'_>) -> Result<(), CaseError> {
 }
 
 fn equal_layouts(context: &Context<'_>) -> Result<(), CaseError> {
-    let uses = weight_uses(&[&layer(1), &recurrent(1)]);
+    let uses = weight_uses([&layer(1), &recurrent(1)]);
     let first = context.bench.layouts(&uses)?;
     if context.bench.layouts(&uses)? != first {
         return wrong("two choices of layouts for the same weights differ");
@@ -47,7 +48,7 @@ fn equal_layouts(context: &Context<'_>) -> Result<(), CaseError> {
 
 fn threads(context: &Context<'_>) -> Result<(), CaseError> {
     let graph = layer(8);
-    let layouts = context.bench.layouts(&weight_uses(&[&graph]))?;
+    let layouts = context.bench.layouts(&weight_uses([&graph]))?;
     let (backend, capabilities) = (context.bench.backend(), context.bench.capabilities());
     let plan = || backend.plan(&graph, capabilities, &layouts).map(|plan| plan.summary().clone());
     let expected = plan();
@@ -80,7 +81,7 @@ fn every_row_maximum(context: &Context<'_>) -> Result<(), CaseError> {
 fn sizes(context: &Context<'_>) -> Result<(), CaseError> {
     for graph in [layer(16), recurrent(8)] {
         let plan = summary(context, &graph)?;
-        let layouts: Vec<WeightLayout> = context.bench.layouts(&weight_uses(&[&graph]))?;
+        let layouts: Vec<WeightLayout> = context.bench.layouts(&weight_uses([&graph]))?;
         let alignments = layouts
             .iter()
             .map(|layout| layout.alignment)
@@ -143,7 +144,7 @@ fn unknown_version(context: &Context<'_>) -> Result<(), CaseError> {
 }
 
 fn unknown_type(context: &Context<'_>) -> Result<(), CaseError> {
-    let mut uses = weight_uses(&[&layer(1)]);
+    let mut uses = weight_uses([&layer(1)]);
     for weight in &mut uses {
         if weight.name == "w" {
             weight.name = "an_odd_weight".into();

@@ -2,7 +2,7 @@
 
 use super::super::tolerance::{Tolerance, of_operation};
 use super::{Content, RowSample};
-use paceline_plugin_api::graph::{Attribute, DType};
+use paceline_plugin_api::graph::{Attribute, DType, Rotation};
 
 pub fn add(samples: &mut Vec<RowSample>) {
     for operation in ["add", "mul"] {
@@ -32,6 +32,9 @@ pub fn add(samples: &mut Vec<RowSample>) {
     for pairing in ["half", "adjacent"] {
         for (width, rotary, base) in [(64, 64, 1e4), (80, 32, 1e7), (6, 2, 1e4), (40, 10, 5e5)] {
             samples.push(rope(pairing, width, rotary, base, 8192));
+        }
+        for (divisor, factors) in [(4.0, false), (1.0, true), (2.5, true)] {
+            samples.push(slowed_rope(pairing, divisor, factors));
         }
         samples.push(rope(pairing, 32, 16, 1e7, 200_000).with_tolerance(Tolerance {
             // As many times more as the positions are farther away.
@@ -99,6 +102,20 @@ fn rope(pairing: &'static str, width: u32, rotary: u32, base: f64, positions: u3
             ("pairing", Attribute::Text(pairing.into())),
         ];
         let out = g.node("rope", &[x, positions], &attributes);
+        g.out(out);
+    })
+}
+
+/// Rotation with a divisor of positions, with or without factors of frequencies.
+fn slowed_rope(pairing: &'static str, divisor: f64, factors: bool) -> RowSample {
+    let contents = [("x", Content::Bell(1.0)), ("positions", Content::Position(8192))];
+    let name = format!("{pairing}, divisor {divisor}{}", if factors { ", factors" } else { "" });
+    RowSample::new("rope", name, &contents, move |g| {
+        let (x, positions) = (g.floats("x", &[3, 48]), g.integers("positions"));
+        let factors = factors.then(|| g.builder.weight("factors", DType::F32, &[20]));
+        let adjacent = pairing == "adjacent";
+        let rotation = Rotation { rotary: 40, base: 5e5, adjacent, divisor, factors };
+        let out = g.builder.rope_with(x, positions, &rotation);
         g.out(out);
     })
 }

@@ -1,0 +1,60 @@
+//! Features of this processor, asked by name.
+//!
+//! A plugin that is compiled for features which are not there ends the process at its first such instruction, which
+//! may stand in a constructor. The standard library's answer includes whether the operating system saves the
+//! registers that a feature uses.
+
+/// Answers for the names listed.
+macro_rules! ask {
+    ($detected:ident, $name:expr, [$($known:tt)*]) => {
+        match $name {
+            $($known => Some(std::arch::$detected!($known)),)*
+            _ => None,
+        }
+    };
+}
+
+/// Whether this processor and system have a feature; `None` for a name that is not known here.
+#[cfg(target_arch = "x86_64")]
+fn has(name: &str) -> Option<bool> {
+    ask!(is_x86_feature_detected, name, [
+        "adx" "aes" "avx" "avx2" "avx512bf16" "avx512bitalg" "avx512bw" "avx512cd" "avx512dq" "avx512f"
+        "avx512fp16" "avx512ifma" "avx512vbmi" "avx512vbmi2" "avx512vl" "avx512vnni" "avx512vp2intersect"
+        "avx512vpopcntdq" "avxifma" "avxneconvert" "avxvnni" "avxvnniint16" "avxvnniint8" "bmi1" "bmi2"
+        "cmpxchg16b" "f16c" "fma" "fxsr" "gfni" "lzcnt" "movbe" "pclmulqdq" "popcnt" "rdrand" "rdseed" "sha"
+        "sse" "sse2" "sse3" "sse4.1" "sse4.2" "sse4a" "ssse3" "vaes" "vpclmulqdq" "xsave"
+    ])
+}
+
+/// Whether this processor and system have a feature; `None` for a name that is not known here.
+#[cfg(target_arch = "aarch64")]
+fn has(name: &str) -> Option<bool> {
+    ask!(is_aarch64_feature_detected, name, [
+        "aes" "bf16" "dotprod" "fcma" "fhm" "fp" "fp16" "frintts" "i8mm" "jsconv" "lse" "neon" "pmull" "rdm"
+        "sha2" "sha3" "sve" "sve2"
+    ])
+}
+
+/// Nothing is known about other processors.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn has(_: &str) -> Option<bool> {
+    None
+}
+
+/// Splits the features that are not there into those that this processor lacks and those that nobody here knows.
+pub(crate) fn missing(wanted: &[String]) -> (Vec<String>, Vec<String>) {
+    let those = |answer| wanted.iter().filter(|name| has(name) == answer).cloned().collect();
+    (those(Some(false)), those(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_told_from_lacking_ones() {
+        let basic = if cfg!(target_arch = "x86_64") { "sse2" } else { "neon" };
+        let (lacking, unknown) = missing(&[basic.to_owned(), "warp-drive".to_owned()]);
+        assert_eq!((lacking, unknown), (vec![], vec!["warp-drive".to_owned()]));
+    }
+}

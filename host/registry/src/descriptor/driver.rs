@@ -1,0 +1,116 @@
+//! Drivers that a plugin needs, and their versions.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+/// A library of a driver that a plugin needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver {
+    /// File name of the library; `*` stands for any characters.
+    pub library: String,
+    /// Versions that will do; `None` for any.
+    pub version: Option<DriverRange>,
+}
+
+/// Versions of a driver, such as `>=535.54, <600`. Drivers do not follow semver: a version is any count of numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriverRange {
+    limits: Vec<(Comparison, Vec<u64>)>,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Less,
+    AtMost,
+    Equal,
+    AtLeast,
+    Greater,
+}
+
+impl DriverRange {
+    /// Whether a version, such as `535.104.05`, is in the range. One that is not of numbers is not.
+    pub fn contains(&self, version: &str) -> bool {
+        let Some(version) = numbers(version) else { return false };
+        self.limits.iter().all(|(comparison, limit)| {
+            let ordering = compare(&version, limit);
+            match comparison {
+                Comparison::Less => ordering.is_lt(),
+                Comparison::AtMost => ordering.is_le(),
+                Comparison::Equal => ordering.is_eq(),
+                Comparison::AtLeast => ordering.is_ge(),
+                Comparison::Greater => ordering.is_gt(),
+            }
+        })
+    }
+}
+
+impl FromStr for DriverRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fault =
+            || format!("`{text}` is no range of a driver's versions: it has the form `>=535.54, <600`");
+        let limits = text.split(',').map(|limit| {
+            let limit = limit.trim();
+            // The longer signs first, as they begin with the shorter ones.
+            let signs = [
+                ("<=", Comparison::AtMost),
+                (">=", Comparison::AtLeast),
+                ("<", Comparison::Less),
+                (">", Comparison::Greater),
+                ("=", Comparison::Equal),
+            ];
+            let (rest, comparison) = signs
+                .iter()
+                .find_map(|(sign, it)| Some((limit.strip_prefix(sign)?, *it)))
+                .ok_or_else(fault)?;
+            Ok((comparison, numbers(rest.trim()).ok_or_else(fault)?))
+        });
+        Ok(Self { limits: limits.collect::<Result<_, String>>()?, text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for DriverRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn numbers(version: &str) -> Option<Vec<u64>> {
+    version.split('.').map(|number| number.parse().ok()).collect()
+}
+
+/// Compares number by number; those that are not there are zeros.
+fn compare(a: &[u64], b: &[u64]) -> Ordering {
+    let number = |version: &[u64], index: usize| version.get(index).copied().unwrap_or(0);
+    (0..a.len().max(b.len()))
+        .map(|index| number(a, index).cmp(&number(b, index)))
+        .find(|ordering| ordering.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_number_by_number() {
+        let range: DriverRange = ">=535.54, <600".parse().unwrap();
+        for inside in ["535.54", "535.54.03", "535.104.05", "599.99"] {
+            assert!(range.contains(inside), "{inside}");
+        }
+        for outside in ["535.53.9", "600", "600.0.0", "6.1-custom", ""] {
+            assert!(!range.contains(outside), "{outside}");
+        }
+        assert_eq!(range.to_string(), ">=535.54, <600");
+    }
+
+    #[test]
+    fn other_texts_are_no_range() {
+        for text in ["535", ">=", ">=a", "", ">=1,"] {
+            assert!(text.parse::<DriverRange>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Trying a plugin in a process of its own, where it may crash, hang or exit.
+//!
+//! The parent starts a program of its choice, which calls [`probe_main`], with a pipe in the place of its standard
+//! input. The child moves the pipe out of the way before any code of the plugin runs, and answers through it:
+//! magic, length, JSON. Only a whole answer is one; an exit code says nothing, since a plugin may exit by itself.
+
+mod child;
+mod frame;
+#[cfg(unix)]
+mod prober;
+#[cfg(not(unix))]
+#[path = "no_prober.rs"]
+mod prober;
+#[cfg(unix)]
+mod watch;
+
+use std::fmt;
+
+use paceline_plugin_api::backend::{DeviceInfo, DeviceKind};
+use serde::{Deserialize, Serialize};
+
+pub use child::probe_main;
+pub use prober::Prober;
+
+/// What a plugin is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// To be loaded and to say what it is. Touches no driver.
+    Describe,
+    /// For its devices. May touch a driver.
+    Devices,
+}
+
+impl Phase {
+    /// The phase's word on the child's command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Describe => "describe",
+            Self::Devices => "devices",
+        }
+    }
+
+    /// The phase with that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Describe, Self::Devices].into_iter().find(|phase| phase.word() == word)
+    }
+
+    fn present(self) -> &'static str {
+        match self {
+            Self::Describe => "while it is loaded",
+            Self::Devices => "when it is asked for its devices",
+        }
+    }
+
+    fn past(self) -> &'static str {
+        match self {
+            Self::Describe => "while it was loaded",
+            Self::Devices => "when it was asked for its devices",
+        }
+    }
+}
+
+/// What came of trying a plugin.
+pub type Verdict<T> = Result<T, Failure>;
+
+/// What a plugin says about itself when it is loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    /// Interfaces that it offers, of those that this host knows.
+    pub interfaces: Vec<String>,
+}
+
+/// A device that a plugin found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbedDevice {
+    /// Name for people.
+    pub name: String,
+    /// Kind in a word: cpu, discrete, integrated or software.
+    pub kind: String,
+    /// PCI address or UUID of the hardware.
+    pub physical_id: String,
+    /// Architecture.
+    pub arch: String,
+    /// Total memory in bytes.
+    pub memory_total: u64,
+}
+
+impl From<DeviceInfo> for ProbedDevice {
+    fn from(device: DeviceInfo) -> Self {
+        let kind = match device.kind {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Discrete => "discrete",
+            DeviceKind::Integrated => "integrated",
+            DeviceKind::Software => "software",
+        };
+        Self {
+            name: device.name,
+            kind: kind.to_owned(),
+            physical_id: device.physical_id,
+            arch: device.arch,
+            memory_total: device.memory_total,
+        }
+    }
+}
+
+/// How a plugin failed when it was tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What it was asked for.
+    pub phase: Phase,
+    /// What happened.
+    pub cause: Cause,
+    /// The end of what it wrote to standard error.
+    pub stderr: String,
+}
+
+/// What happened to a plugin that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Cause {
+    /// It was refused, or reported an error, in an orderly way.
+    Refused {
+        /// Why; goes on from the name of the plugin.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The system's loader refused it, most often because of a library that may be installed at any time.
+    NotLoadable {
+        /// Why; goes on from the name of the plugin.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// A signal ended its process.
+    Crashed {
+        /// Number of the signal.
+        signal: i32,
+    },
+    /// It did not answer in time.
+    TimedOut {
+        /// The time that it had.
+        limit_ms: u64,
+    },
+    /// Its process ended without an answer.
+    NoAnswer {
+        /// Exit code of the process.
+        exit_code: i32,
+    },
+    /// It was not tried: an earlier run of the host ended while it had the plugin do this.
+    EndedAnEarlierRun,
+}
+
+impl Failure {
+    /// What to do about it, if there is something to say.
+    pub fn hint(&self) -> Option<&str> {
+        match &self.cause {
+            Cause::Refused { hint, .. } | Cause::NotLoadable { hint, .. } => hint.as_deref(),
+            _ => Some(
+                "it is tried again when the file changes, after some time, or at once after `paceline plugins rescan`",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = self.phase;
+        match &self.cause {
+            Cause::Refused { reason, .. } | Cause::NotLoadable { reason, .. } => return f.write_str(reason),
+            Cause::Crashed { signal } => {
+                write!(f, "crashes {} (signal {signal}{})", phase.present(), signal_name(*signal))?;
+            }
+            Cause::TimedOut { limit_ms } => {
+                write!(f, "did not answer within {} s {}", *limit_ms as f64 / 1e3, phase.past())?;
+            }
+            Cause::NoAnswer { exit_code } => {
+                write!(f, "ends its process {}, with exit code {exit_code}", phase.present())?;
+            }
+            Cause::EndedAnEarlierRun => {
+                write!(f, "is not used: an earlier run of this program ended {}", phase.past())?;
+            }
+        }
+        match last_line(&self.stderr) {
+            Some(line) => write!(f, "; the last that it wrote is {line:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The last line of a text that is not empty, not too long for a message.
+fn last_line(text: &str) -> Option<String> {
+    const LONGEST: usize = 200;
+
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().take(LONGEST).collect())
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        4 => ", illegal instruction",
+        6 => ", abort",
+        7 => ", bus error",
+        8 => ", arithmetic error",
+        9 => ", killed",
+        11 => ", bad memory access",
+        31 => ", bad system call",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line() {
+        let failure = |cause| Failure {
+            phase: Phase::Describe,
+            cause,
+            stderr: "first\nlast \u{1b}[31mwords\n\n".to_owned(),
+        };
+        assert_eq!(
+            failure(Cause::Crashed { signal: 11 }).to_string(),
+            "crashes while it is loaded (signal 11, bad memory access); the last that it wrote is \
+             \"last \\u{1b}[31mwords\""
+        );
+        let silent = Failure { stderr: String::new(), ..failure(Cause::TimedOut { limit_ms: 1500 }) };
+        assert_eq!(silent.to_string(), "did not answer within 1.5 s while it was loaded");
+    }
+
+    #[test]
+    fn a_failure_is_kept_as_json() {
+        let failure = Failure {
+            phase: Phase::Devices,
+            cause: Cause::Refused { reason: "no".to_owned(), hint: None },
+            stderr: String::new(),
+        };
+        let verdict: Verdict<Described> = Err(failure);
+        let text = serde_json::to_string(&verdict).unwrap();
+        assert_eq!(serde_json::from_str::<Verdict<Described>>(&text).unwrap(), verdict);
+    }
+}

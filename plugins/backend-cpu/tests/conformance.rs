@@ -1,0 +1,55 @@
+//! The conformance suite against the backend as it is linked in, at every level.
+
+#[path = "support/host.rs"]
+mod host;
+
+use host::backend;
+use paceline_backend_cpu::level::Level;
+use paceline_conformance::suite::{Suite, SuiteOptions};
+
+/// Operations and types that this backend must have. It lacks KV caches of the 4- and 5-bit types and weights of
+/// q4_1, q5_0 and q5_1.
+const REQUIRED: &[&str] = &[
+    "embed q8_0",
+    "linear f32",
+    "linear f16",
+    "linear bf16",
+    "linear q8_0",
+    "linear q4_0",
+    "linear q4_k",
+    "linear q5_k",
+    "linear q6_k",
+    "rms_norm",
+    "l2_norm",
+    "scale",
+    "glu",
+    "rope",
+    "table_update",
+    "conv_causal",
+    "gated_delta_net",
+    "select_rows",
+    "argmax",
+    "top_k",
+    "softmax",
+    "plan",
+    "load",
+    "launch",
+    "semaphore",
+    "device",
+];
+
+#[test]
+fn every_level_conforms() {
+    let backend = backend();
+    for level in Level::available() {
+        let options = SuiteOptions {
+            settings: vec![("level".into(), level.name().into())],
+            required: REQUIRED.iter().map(|&r| r.to_owned()).collect(),
+            ..SuiteOptions::default()
+        };
+        let report = Suite::new(&backend, options).run();
+        println!("{level}\n{report}");
+        assert_eq!(report.failed(), 0, "{level}\n{report}");
+        assert!(report.passed() > 2000, "only {} cases passed", report.passed());
+    }
+}

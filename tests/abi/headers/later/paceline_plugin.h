@@ -1,0 +1,732 @@
+// Frozen: the header of a made-up version 1.7, in which structs and tables have grown at their ends. Never changed, so
+// that plugins built with it stay what they are.
+
+#ifndef PACELINE_PLUGIN_H
+#define PACELINE_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Major version of this ABI. A new major is a new entry symbol.
+#define PACELINE_ABI_MAJOR 1
+
+// Minor version that this header was built with.
+#define PACELINE_ABI_MINOR 7
+
+// Oldest minor version of `PACELINE_ABI_MAJOR` that this header can talk to.
+#define PACELINE_ABI_OLDEST_MINOR 0
+
+// Weights in the backend's layout.
+#define PACELINE_ARENA_CLASS_WEIGHTS 0
+
+// KV caches and tables.
+#define PACELINE_ARENA_CLASS_KV 1
+
+// Recurrent and convolution state.
+#define PACELINE_ARENA_CLASS_STATE 2
+
+// Activations of executables.
+#define PACELINE_ARENA_CLASS_WORKSPACE 3
+
+// Parameter and result blocks; the host can read and write it.
+#define PACELINE_ARENA_CLASS_IO 4
+
+// The processor that runs the host.
+#define PACELINE_DEVICE_KIND_CPU 0
+
+// An accelerator with its own memory.
+#define PACELINE_DEVICE_KIND_DISCRETE 1
+
+// An accelerator that shares the host's memory.
+#define PACELINE_DEVICE_KIND_INTEGRATED 2
+
+// A software implementation of an accelerator.
+#define PACELINE_DEVICE_KIND_SOFTWARE 3
+
+// Rows are gathered (`embed`).
+#define PACELINE_WEIGHT_USE_GATHER 1
+
+// Multiplied with activations (`linear`).
+#define PACELINE_WEIGHT_USE_PRODUCT 2
+
+// Read element by element (norms, biases, convolution taps).
+#define PACELINE_WEIGHT_USE_ELEMENTS 4
+
+// Something failed.
+#define PACELINE_LEVEL_ERROR 1
+
+// Something is not as asked for.
+#define PACELINE_LEVEL_WARN 2
+
+// What a user wants to know.
+#define PACELINE_LEVEL_INFO 3
+
+// What an author wants to know.
+#define PACELINE_LEVEL_DEBUG 4
+
+// Everything.
+#define PACELINE_LEVEL_TRACE 5
+
+// Success.
+#define PACELINE_CODE_OK 0
+
+// The caller broke the contract of a function.
+#define PACELINE_CODE_INVALID 1
+
+// Something that was asked for is not known or not possible here.
+#define PACELINE_CODE_UNSUPPORTED 2
+
+// Memory of the device or the host is exhausted.
+#define PACELINE_CODE_OUT_OF_MEMORY 3
+
+// The device is gone; nothing of it can be used any more.
+#define PACELINE_CODE_DEVICE_LOST 4
+
+// A limit of time passed.
+#define PACELINE_CODE_TIMEOUT 5
+
+// The plugin panicked or threw during this call.
+#define PACELINE_CODE_PANIC 6
+
+// An earlier panic or failure made this handle unusable.
+#define PACELINE_CODE_POISONED 7
+
+// Anything else that went wrong inside the plugin.
+#define PACELINE_CODE_INTERNAL 8
+
+// Computes graphs on devices.
+#define PACELINE_KIND_BACKEND 1
+
+// Guesses ahead or rolls back; see the strategy interfaces.
+#define PACELINE_KIND_STRATEGY 2
+
+// Positions per block of a KV cache.
+#define PACELINE_KV_BLOCK 256
+
+// UTF-8 text, not terminated. A null pointer with length 0 is the empty string.
+typedef struct PacelineStr {
+    // First byte, or null.
+    const uint8_t *ptr;
+    // Length in bytes.
+    size_t len;
+} PacelineStr;
+
+// A range of bytes.
+typedef struct PacelineBytes {
+    // First byte, or null.
+    const uint8_t *ptr;
+    // Length in bytes.
+    size_t len;
+} PacelineBytes;
+
+// An error that crosses the ABI. Its maker frees it through `release`.
+typedef struct PacelineStatus {
+    // Size of this struct in bytes.
+    size_t size;
+    // One of `PACELINE_CODE_*`, never `PACELINE_CODE_OK`.
+    int32_t code;
+    // Reserved, zero.
+    uint32_t flags;
+    // What went wrong, for people; valid until `release`.
+    struct PacelineStr message;
+    // Frees this object. Any thread.
+    void (*release)(struct PacelineStatus *status);
+    // Since 1.2: what caused it, or null.
+    const struct PacelineStatus *cause;
+} PacelineStatus;
+
+// What a plugin's entry symbol returns; valid for the life of the process.
+typedef struct PacelinePluginTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // Oldest ABI version that the plugin can talk to.
+    uint32_t abi_oldest;
+    // ABI version that the plugin was built with.
+    uint32_t abi_built;
+    // Id, lower case with dashes.
+    struct PacelineStr id;
+    // Version of the plugin, semver.
+    struct PacelineStr plugin_version;
+    // One of `PACELINE_KIND_*`.
+    uint32_t kind;
+    // Reserved, zero.
+    uint32_t reserved;
+    // The whole descriptor, TOML.
+    struct PacelineStr descriptor;
+    // Returns an interface's table, or null if the plugin lacks it. Any thread.
+    const void *(*get_interface)(struct PacelineStr id, uint32_t min_minor);
+    // Called once before the process ends, after every handle was freed. May be absent.
+    void (*shutdown)(void);
+    // Since 1.1: who built it, and how.
+    struct PacelineStr build;
+} PacelinePluginTable;
+
+// One field of a log event or span, as text.
+typedef struct PacelineLogField {
+    // Name of the field.
+    struct PacelineStr key;
+    // Its value, formatted.
+    struct PacelineStr value;
+} PacelineLogField;
+
+// Passed to the entry symbol; valid for the life of the process. All functions may be called from any thread.
+typedef struct PacelineHostTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // Oldest ABI version that the host can talk to.
+    uint32_t abi_oldest;
+    // ABI version that the host was built with.
+    uint32_t abi_current;
+    // First argument of the functions below.
+    void *context;
+    // 1 if an event of this level and target would be recorded, else 0.
+    uint32_t (*log_enabled)(void *context, uint32_t level, struct PacelineStr target);
+    // Records an event.
+    void (*log_event)(void *context,
+                      uint32_t level,
+                      struct PacelineStr target,
+                      struct PacelineStr message,
+                      const struct PacelineLogField *fields,
+                      size_t field_count);
+    // Opens a span under the current one and returns its id, 0 for none.
+    uint64_t (*span_new)(void *context,
+                         uint32_t level,
+                         struct PacelineStr target,
+                         struct PacelineStr name,
+                         const struct PacelineLogField *fields,
+                         size_t field_count);
+    // Enters a span on this thread.
+    void (*span_enter)(void *context, uint64_t span);
+    // Leaves a span on this thread.
+    void (*span_exit)(void *context, uint64_t span);
+    // Ends a span.
+    void (*span_close)(void *context, uint64_t span);
+    // Returns an interface of the host, or null if it lacks it.
+    const void *(*get_interface)(void *context, struct PacelineStr id, uint32_t min_minor);
+    // Since 1.3: nanoseconds of the host's clock.
+    uint64_t (*clock_ns)(void *context);
+} PacelineHostTable;
+
+// Type of the entry symbol. Null means that the plugin refuses this host.
+typedef const struct PacelinePluginTable *(*PacelineEntryFn)(const struct PacelineHostTable *host);
+
+// An opened graph.
+typedef void *PacelineGraphReaderHandle;
+
+// A graph being built.
+typedef void *PacelineGraphBuilderHandle;
+
+// One value of a graph.
+typedef struct PacelineGraphValue {
+    // Size of this struct in bytes.
+    size_t size;
+    // 0 weight, 1 state, 2 parameter, 3 node result.
+    uint32_t kind;
+    // Data type, a GGUF type id.
+    uint32_t dtype;
+    // Number of dimensions, at most 4.
+    uint32_t rank;
+    // Dimensions, outermost first.
+    uint32_t dims[4];
+    // Id of the parameter that holds the live count of axis 0, or `UINT32_MAX`.
+    uint32_t live;
+    // Offset in the parameter block, for parameters.
+    uint32_t offset;
+    // 0 per position, 1 per sequence slot, 2 ring, 3 scratch, 4 table; for states.
+    uint32_t state_kind;
+    // Name, valid while the reader lives.
+    struct PacelineStr name;
+    // Since 1.4: nodes that read the value.
+    uint32_t reader_count;
+    // Since 1.4: reserved, zero.
+    uint32_t reserved;
+} PacelineGraphValue;
+
+// One node of a graph.
+typedef struct PacelineGraphNode {
+    // Size of this struct in bytes.
+    size_t size;
+    // Version of the operation.
+    uint32_t version;
+    // Number of attributes.
+    uint32_t attribute_count;
+    // Name of the operation, valid while the reader lives.
+    struct PacelineStr operation;
+    // Ids of the inputs, valid while the reader lives.
+    const uint32_t *inputs;
+    // Number of inputs.
+    size_t input_count;
+    // Ids of the outputs, valid while the reader lives.
+    const uint32_t *outputs;
+    // Number of outputs.
+    size_t output_count;
+} PacelineGraphNode;
+
+// One attribute of a node.
+typedef struct PacelineGraphAttribute {
+    // Size of this struct in bytes.
+    size_t size;
+    // Name.
+    struct PacelineStr key;
+    // 0 integer, 1 float, 2 text, 3 list of integers.
+    uint32_t kind;
+    // Reserved, zero.
+    uint32_t reserved;
+    // Value of an integer attribute.
+    int64_t integer;
+    // Value of a float attribute.
+    double float_;
+    // Value of a text attribute.
+    struct PacelineStr text;
+    // Value of a list attribute, valid while the reader lives.
+    const int64_t *list;
+    // Length of the list.
+    size_t list_count;
+} PacelineGraphAttribute;
+
+// Functions of `paceline.graph/1`. A handle is used by one thread at a time.
+typedef struct PacelineGraphTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // Opens graph bytes after checking them.
+    struct PacelineStatus *(*reader_open)(struct PacelineBytes bytes, PacelineGraphReaderHandle *out);
+    // Frees a reader.
+    void (*reader_free)(PacelineGraphReaderHandle reader);
+    // Number of values.
+    uint32_t (*value_count)(PacelineGraphReaderHandle reader);
+    // Number of nodes.
+    uint32_t (*node_count)(PacelineGraphReaderHandle reader);
+    // Describes value `index`. The caller sets `out.size`.
+    struct PacelineStatus *(*value)(PacelineGraphReaderHandle reader,
+                                    uint32_t index,
+                                    struct PacelineGraphValue *out);
+    // Describes node `index`. The caller sets `out.size`.
+    struct PacelineStatus *(*node)(PacelineGraphReaderHandle reader,
+                                   uint32_t index,
+                                   struct PacelineGraphNode *out);
+    // Describes attribute `attribute` of node `node`. The caller sets `out.size`.
+    struct PacelineStatus *(*attribute)(PacelineGraphReaderHandle reader,
+                                        uint32_t node,
+                                        uint32_t attribute,
+                                        struct PacelineGraphAttribute *out);
+    // Number of results.
+    uint32_t (*result_count)(PacelineGraphReaderHandle reader);
+    // Value id and offset of result `index`.
+    struct PacelineStatus *(*result)(PacelineGraphReaderHandle reader,
+                                     uint32_t index,
+                                     uint32_t *value,
+                                     uint32_t *offset);
+    // Starts a graph.
+    PacelineGraphBuilderHandle (*builder_new)(void);
+    // Adds a weight, state or parameter and returns its id in `out`.
+    struct PacelineStatus *(*builder_value)(PacelineGraphBuilderHandle builder,
+                                            const struct PacelineGraphValue *value,
+                                            uint32_t *out);
+    // Adds a node; its outputs get the shapes that the operation defines and their ids come back in `outputs`.
+    struct PacelineStatus *(*builder_node)(PacelineGraphBuilderHandle builder,
+                                           struct PacelineStr operation,
+                                           uint32_t version,
+                                           const uint32_t *inputs,
+                                           size_t input_count,
+                                           const struct PacelineGraphAttribute *attributes,
+                                           size_t attribute_count,
+                                           uint32_t *outputs,
+                                           size_t output_capacity,
+                                           size_t *output_count);
+    // Marks a node's output to appear in the result block.
+    struct PacelineStatus *(*builder_result)(PacelineGraphBuilderHandle builder,
+                                             struct PacelineStr name,
+                                             uint32_t value);
+    // Returns the canonical bytes, valid until the builder is freed or used again.
+    struct PacelineStatus *(*builder_bytes)(PacelineGraphBuilderHandle builder, struct PacelineBytes *out);
+    // Frees a builder.
+    void (*builder_free)(PacelineGraphBuilderHandle builder);
+    // Since 1.4: a number that is the same for equal graphs.
+    uint64_t (*graph_hash)(PacelineGraphReaderHandle reader);
+} PacelineGraphTable;
+
+// An opened device.
+typedef void *PacelineDeviceHandle;
+
+// A planned graph.
+typedef void *PacelinePlanHandle;
+
+// A contiguous range of device memory.
+typedef void *PacelineArenaHandle;
+
+// A plan bound to arenas.
+typedef void *PacelineExecutableHandle;
+
+// A timeline semaphore.
+typedef void *PacelineSemaphoreHandle;
+
+// One device.
+typedef struct PacelineDeviceInfo {
+    // Size of this struct in bytes, set by the caller.
+    size_t size;
+    // One of `PACELINE_DEVICE_KIND_*`.
+    uint32_t kind;
+    // Number of threads or compute units that work on a launch.
+    uint32_t units;
+    // Name for people; this and the other texts are valid for the life of the process.
+    struct PacelineStr name;
+    // PCI address or UUID of the hardware, or `cpu`.
+    struct PacelineStr physical_id;
+    // Architecture, such as `x86_64`, `gfx906`, `sm_90`.
+    struct PacelineStr arch;
+    // What `layout_weights` and `plan` need to know, in the backend's own words.
+    struct PacelineStr capabilities;
+    // Total memory in bytes.
+    uint64_t memory_total;
+    // Since 1.5: node of memory that is near.
+    uint32_t memory_node;
+    // Since 1.5: reserved, zero.
+    uint32_t reserved;
+} PacelineDeviceInfo;
+
+// Memory of a device at this moment.
+typedef struct PacelineMemoryInfo {
+    // Size of this struct in bytes, set by the caller.
+    size_t size;
+    // Total bytes.
+    uint64_t total;
+    // Bytes that can still be allocated.
+    uint64_t free;
+    // Arenas are rounded up to multiples of this.
+    uint64_t granularity;
+} PacelineMemoryInfo;
+
+// What a device did since it was opened; costs nothing to read.
+typedef struct PacelineCounters {
+    // Size of this struct in bytes, set by the caller.
+    size_t size;
+    // Launches.
+    uint64_t launches;
+    // Waits on semaphores that found the value not yet reached.
+    uint64_t waits;
+    // Copies from host memory to the device, parameters of launches included.
+    uint64_t uploads;
+    // Bytes of these copies.
+    uint64_t upload_bytes;
+    // Copies from the device to host memory.
+    uint64_t downloads;
+    // Bytes of these copies.
+    uint64_t download_bytes;
+    // Rows of activations that were quantised for products.
+    uint64_t quantized_rows;
+    // Bytes in arenas that exist now.
+    uint64_t arena_bytes;
+    // Since 1.6: energy in microjoules.
+    uint64_t energy;
+} PacelineCounters;
+
+// A weight and all its uses in the graphs of one placement.
+typedef struct PacelineWeightUse {
+    // Size of this struct in bytes.
+    size_t size;
+    // Tensor name.
+    struct PacelineStr name;
+    // GGUF type id.
+    uint32_t dtype;
+    // Bit set of `PACELINE_WEIGHT_USE_*`.
+    uint32_t uses;
+    // Number of dimensions.
+    uint32_t rank;
+    // Weights with the same group that is not 0 read the same activations and may be fused.
+    uint32_t group;
+    // Dimensions, outermost first (rows, then columns).
+    uint32_t dims[4];
+} PacelineWeightUse;
+
+// Where a weight lives on a device.
+typedef struct PacelineWeightLayout {
+    // The backend's name for the layout; 0 is never used.
+    uint64_t layout;
+    // Bytes on the device.
+    uint64_t bytes;
+    // Alignment of its first byte.
+    uint64_t alignment;
+} PacelineWeightLayout;
+
+// Totals of a plan.
+typedef struct PacelinePlanInfo {
+    // Size of this struct in bytes, set by the caller.
+    size_t size;
+    // Bytes of workspace.
+    uint64_t workspace_bytes;
+    // Alignment of the workspace.
+    uint64_t workspace_alignment;
+    // Bytes of one parameter block, at least those that the graph's parameters take.
+    uint64_t parameter_bytes;
+    // Bytes of one result block, at least those that the graph's results take.
+    uint64_t result_bytes;
+    // Number of nodes.
+    uint32_t node_count;
+    // Number of nodes that were refused; such a plan cannot be loaded.
+    uint32_t refused_count;
+    // Since 1.7: kernels that a launch starts.
+    uint64_t kernel_count;
+} PacelinePlanInfo;
+
+// What a plan says about one node.
+typedef struct PacelineNodePlan {
+    // Size of this struct in bytes, set by the caller.
+    size_t size;
+    // 0 when the node was accepted, 1 when it was refused.
+    uint32_t refused;
+    // Rows up to which a row's bits do not depend on its company; `UINT32_MAX` is unlimited.
+    uint32_t row_invariance;
+    // Id of everything that affects the bits.
+    uint64_t numerics;
+    // Bytes of weights and state read, an estimate.
+    uint64_t bytes_read;
+    // Multiply-adds at the largest row count, an estimate.
+    uint64_t operations;
+    // Name of the kernel, or the reason of the refusal; valid while the plan lives.
+    struct PacelineStr text;
+} PacelineNodePlan;
+
+// What a plan says about one state.
+typedef struct PacelineStatePlan {
+    // Bytes on the device.
+    uint64_t bytes;
+    // Alignment of its first byte.
+    uint64_t alignment;
+    // The backend's name for the physical layout: equal for all graphs that share the state.
+    uint64_t layout;
+} PacelineStatePlan;
+
+// A range in an arena.
+typedef struct PacelineArenaSpan {
+    // The arena.
+    PacelineArenaHandle arena;
+    // First byte.
+    uint64_t offset;
+    // Length in bytes.
+    uint64_t bytes;
+} PacelineArenaSpan;
+
+// A semaphore and a value on its timeline.
+typedef struct PacelineSemaphorePoint {
+    // The semaphore.
+    PacelineSemaphoreHandle semaphore;
+    // The value.
+    uint64_t value;
+} PacelineSemaphorePoint;
+
+// One weight to import.
+typedef struct PacelineWeightImport {
+    // Size of this struct in bytes.
+    size_t size;
+    // The weight, as given to `layout_weights`.
+    struct PacelineWeightUse weight;
+    // The layout that was chosen for it.
+    struct PacelineWeightLayout layout;
+    // Where it goes.
+    struct PacelineArenaSpan target;
+    // Canonical GGUF bytes; they stay readable until the signal of the import.
+    struct PacelineBytes source;
+} PacelineWeightImport;
+
+// Everything that a plan is bound to.
+typedef struct PacelineLoadArgs {
+    // Size of this struct in bytes.
+    size_t size;
+    // One span per weight of the graph, in the order of the values.
+    const struct PacelineArenaSpan *weights;
+    // Number of weights.
+    size_t weight_count;
+    // One span per state of the graph, in the order of the values.
+    const struct PacelineArenaSpan *states;
+    // Number of states.
+    size_t state_count;
+    // Workspace. Executables may share it: launches of one device run one after the other.
+    struct PacelineArenaSpan workspace;
+    // Parameter blocks, one per slot, `parameter_stride` apart, in an IO arena. Host and backend may rely on a
+    // multiple of 256 for the offset and the stride of parameter and result blocks. Alignments of spans count from
+    // the beginning of the arena, which is itself aligned for every layout of its backend.
+    struct PacelineArenaSpan parameters;
+    // Distance of parameter blocks.
+    uint64_t parameter_stride;
+    // Result blocks, one per slot, `result_stride` apart, in an IO arena.
+    struct PacelineArenaSpan results;
+    // Distance of result blocks.
+    uint64_t result_stride;
+    // Number of slots.
+    uint32_t slots;
+    // Reserved, zero.
+    uint32_t reserved;
+    // Since 1.7: launches of a higher priority go first.
+    uint64_t priority;
+} PacelineLoadArgs;
+
+// One launch.
+typedef struct PacelineLaunchArgs {
+    // Size of this struct in bytes.
+    size_t size;
+    // Slot of the parameter and the result block.
+    uint32_t slot;
+    // Reserved, zero.
+    uint32_t reserved;
+    // Points that must be reached before the launch begins.
+    const struct PacelineSemaphorePoint *waits;
+    // Number of waits.
+    size_t wait_count;
+    // Points that are reached when the launch is done.
+    const struct PacelineSemaphorePoint *signals;
+    // Number of signals.
+    size_t signal_count;
+    // Since 1.7: the launch may be given up after this, 0 for never.
+    uint64_t deadline_ns;
+} PacelineLaunchArgs;
+
+// A setting of a device, as text.
+typedef struct PacelineSettingText {
+    // Key without the plugin's name.
+    struct PacelineStr key;
+    // Value.
+    struct PacelineStr value;
+} PacelineSettingText;
+
+// Functions of `paceline.backend/1`.
+typedef struct PacelineBackendTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // Number of devices now. May touch a driver.
+    struct PacelineStatus *(*device_count)(uint32_t *out);
+    // Describes a device.
+    struct PacelineStatus *(*device_info)(uint32_t index, struct PacelineDeviceInfo *out);
+    // Chooses layouts for all weights of a placement: `layouts` has room for `count`. Pure. A weight that the
+    // backend cannot take is an error of code `PACELINE_CODE_UNSUPPORTED` that names it.
+    struct PacelineStatus *(*layout_weights)(struct PacelineStr capabilities,
+                                             const struct PacelineWeightUse *weights,
+                                             size_t count,
+                                             struct PacelineWeightLayout *layouts);
+    // Plans a graph. `layouts` has one entry per weight of the graph, in the order of the values. Pure and total:
+    // a node that cannot run is refused in the plan, not by an error.
+    struct PacelineStatus *(*plan)(struct PacelineBytes graph,
+                                   struct PacelineStr capabilities,
+                                   const struct PacelineWeightLayout *layouts,
+                                   size_t layout_count,
+                                   PacelinePlanHandle *out);
+    // Totals of a plan.
+    struct PacelineStatus *(*plan_info)(PacelinePlanHandle plan, struct PacelinePlanInfo *out);
+    // What the plan says about node `index`.
+    struct PacelineStatus *(*plan_node)(PacelinePlanHandle plan, uint32_t index, struct PacelineNodePlan *out);
+    // What the plan says about state `index`, counted among the states in the order of the values.
+    struct PacelineStatus *(*plan_state)(PacelinePlanHandle plan,
+                                         uint32_t index,
+                                         struct PacelineStatePlan *out);
+    // Frees a plan; executables made from it stay usable.
+    void (*plan_free)(PacelinePlanHandle plan);
+    // Opens a device.
+    struct PacelineStatus *(*device_open)(uint32_t index,
+                                          const struct PacelineSettingText *settings,
+                                          size_t setting_count,
+                                          PacelineDeviceHandle *out);
+    // Closes a device after everything made from it was freed.
+    void (*device_close)(PacelineDeviceHandle device);
+    // Memory now. Any thread.
+    struct PacelineStatus *(*device_memory)(PacelineDeviceHandle device, struct PacelineMemoryInfo *out);
+    // Counters now. Any thread.
+    struct PacelineStatus *(*device_counters)(PacelineDeviceHandle device, struct PacelineCounters *out);
+    // Allocates and commits an arena of a class of `PACELINE_ARENA_CLASS_*`.
+    struct PacelineStatus *(*arena_create)(PacelineDeviceHandle device,
+                                           uint32_t arena_class,
+                                           uint64_t bytes,
+                                           PacelineArenaHandle *out);
+    // Frees an arena after everything bound to it was freed.
+    void (*arena_free)(PacelineArenaHandle arena);
+    // The address of an IO arena in host memory.
+    struct PacelineStatus *(*arena_host)(PacelineArenaHandle arena, uint8_t **out);
+    // Imports weights in a batch; `signal` is reached when all are in place, or carries the failure.
+    struct PacelineStatus *(*weights_import)(PacelineDeviceHandle device,
+                                             const struct PacelineWeightImport *imports,
+                                             size_t count,
+                                             const struct PacelineSemaphorePoint *signal);
+    // Binds a plan to arenas.
+    struct PacelineStatus *(*executable_load)(PacelineDeviceHandle device,
+                                              PacelinePlanHandle plan,
+                                              const struct PacelineLoadArgs *args,
+                                              PacelineExecutableHandle *out);
+    // Frees an executable that has no launch pending.
+    void (*executable_free)(PacelineExecutableHandle executable);
+    // Queues a launch and returns; neither allocates nor waits. Launches of a device run in order.
+    int32_t (*launch)(PacelineExecutableHandle executable, const struct PacelineLaunchArgs *args);
+    // The text of the last failed hot call on this executable, or null. The caller releases it.
+    struct PacelineStatus *(*executable_error)(PacelineExecutableHandle executable);
+    // Copies slots or blocks `first..first+count` of state `index` out in canonical form: row-major elements of
+    // the declared type. Without a launch pending.
+    struct PacelineStatus *(*state_export)(PacelineExecutableHandle executable,
+                                           uint32_t index,
+                                           uint32_t first,
+                                           uint32_t count,
+                                           uint8_t *out,
+                                           uint64_t bytes);
+    // The reverse of `state_export`.
+    struct PacelineStatus *(*state_import)(PacelineExecutableHandle executable,
+                                           uint32_t index,
+                                           uint32_t first,
+                                           uint32_t count,
+                                           struct PacelineBytes source);
+    // Makes a timeline semaphore.
+    struct PacelineStatus *(*semaphore_create)(PacelineDeviceHandle device,
+                                               uint64_t initial,
+                                               PacelineSemaphoreHandle *out);
+    // Frees a semaphore that nothing pending refers to.
+    void (*semaphore_free)(PacelineSemaphoreHandle semaphore);
+    // Waits until the value is reached. `PACELINE_CODE_TIMEOUT` after `timeout_ns`; the failure's code if the semaphore failed.
+    int32_t (*semaphore_wait)(PacelineSemaphoreHandle semaphore, uint64_t value, uint64_t timeout_ns);
+    // The value reached so far.
+    int32_t (*semaphore_value)(PacelineSemaphoreHandle semaphore, uint64_t *out);
+    // Sets the value from the host.
+    int32_t (*semaphore_signal)(PacelineSemaphoreHandle semaphore, uint64_t value);
+    // The failure that the semaphore carries, or null. The caller releases it. A failure is for good: every wait for
+    // a value that was not reached before it fails, whatever is signalled later.
+    struct PacelineStatus *(*semaphore_failure)(PacelineSemaphoreHandle semaphore);
+    // Since 1.7: gives up a launch that has not begun.
+    int32_t (*launch_cancel)(PacelineExecutableHandle executable, uint32_t slot);
+} PacelineBackendTable;
+
+// A version of the ABI as one number.
+#define PACELINE_ABI_VERSION(major, minor) (((uint32_t)(major) << 16) | (uint32_t)(minor))
+
+// Name of the one symbol that a plugin exports.
+#define PACELINE_ENTRY_SYMBOL "paceline_plugin_entry_v1"
+
+// Interface id of `PacelineBackendTable`.
+#define PACELINE_BACKEND_INTERFACE "paceline.backend/1"
+
+// Interface id of `PacelineGraphTable`, which the host offers to plugins.
+#define PACELINE_GRAPH_INTERFACE "paceline.graph/1"
+
+// `row_invariance` of a node whose rows never depend on their company.
+#define PACELINE_UNLIMITED_ROWS UINT32_MAX
+
+// 1 when the struct behind `pointer`, of `type`, is long enough to hold `field`, as stated by its maker.
+#define PACELINE_COVERS(pointer, type, field) \
+    ((pointer)->size >= offsetof(type, field) + sizeof(((const type *)0)->field))
+
+// Section of a shared library that holds the descriptor: the 16 bytes of the magic, the length of the text as u64, its
+// CRC-32 (IEEE 802.3) as u32, four zero bytes, then the text, TOML; numbers are little-endian.
+#define PACELINE_DESCRIPTOR_SECTION ".paceline.plugin"
+#define PACELINE_DESCRIPTOR_MAGIC "PACELINE-PLUGIN1"
+
+#if defined(_WIN32)
+#define PACELINE_EXPORT __declspec(dllexport)
+#else
+#define PACELINE_EXPORT __attribute__((visibility("default")))
+#endif
+
+// The entry: returns the plugin's table, which is valid for the life of the process. Null means that the plugin refuses
+// this host; a plugin whose range of versions does not meet the host's returns its table, so that both can be named.
+PACELINE_EXPORT const PacelinePluginTable *paceline_plugin_entry_v1(const PacelineHostTable *host);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // PACELINE_PLUGIN_H
