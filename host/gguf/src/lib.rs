@@ -22,7 +22,7 @@
 //! ```
 //!
 //! - [`Gguf`] reads one model, whole or split over several files, and stops at the first fault.
-//! - [`verify`] walks the same checks and lists every fault it can reach.
+//! - [`verify()`] walks the same checks and lists every fault it can reach.
 //! - [`Writer`] writes files.
 //!
 //! GGUF versions 2 and 3 are read, little-endian only.

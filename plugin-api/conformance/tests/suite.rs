@@ -6,20 +6,7 @@ use paceline_plugin_api::PluginInfo;
 use paceline_plugin_api::abi::{self, EntryFn, HostTable};
 use paceline_plugin_api::client::{BackendClient, PluginClient};
 
-/// A host that takes no log and offers no interfaces.
-static HOST: HostTable = HostTable {
-    size: size_of::<HostTable>(),
-    abi_oldest: abi::version(abi::ABI_MAJOR, abi::ABI_OLDEST_MINOR),
-    abi_current: abi::version(abi::ABI_MAJOR, abi::ABI_MINOR),
-    context: std::ptr::null_mut(),
-    log_enabled: None,
-    log_event: None,
-    span_new: None,
-    span_enter: None,
-    span_exit: None,
-    span_close: None,
-    get_interface: None,
-};
+static HOST: HostTable = HostTable::empty();
 
 const INFO: PluginInfo = PluginInfo {
     id: "reference",

@@ -58,7 +58,7 @@ impl DeltaNet {
         self.taps.inputs
     }
 
-    /// c[t][j] = SiLU(sum over k of tap[j][k] * m[t - K + 1 + k][j]); before the first token m is 0.
+    /// `c[t][j] = SiLU(sum over k of tap[j][k] * m[t - K + 1 + k][j])`; before the first token m is 0.
     fn convolve(&self, channels: &[Vec<f64>]) -> Rows {
         let taps: Rows = (0..self.taps.outputs).map(|channel| self.taps.row(channel)).collect();
         let last = self.convolution() - 1;

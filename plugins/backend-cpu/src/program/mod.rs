@@ -1,6 +1,6 @@
 //! A graph lowered for this processor: kernels in phases, with a place for every value.
 //!
-//! Lowering ([`lower`]) turns nodes into kernels and adds what the graph does not say: quantised forms of
+//! Lowering ([`lower()`]) turns nodes into kernels and adds what the graph does not say: quantised forms of
 //! activations, made once for all products that read them, and the angles of rotations. Scheduling ([`schedule`])
 //! puts kernels that do not depend on each other into one phase; between phases all threads meet. Placement
 //! ([`memory`]) gives each intermediate value a range of the workspace that it shares with values that live at other

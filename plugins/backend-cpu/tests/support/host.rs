@@ -1,23 +1,10 @@
 //! A minimal host that enters the backend as it is linked in.
 
 use paceline_backend_cpu::plugin_entry;
-use paceline_plugin_api::abi::{self, HostTable};
+use paceline_plugin_api::abi::HostTable;
 use paceline_plugin_api::client::{BackendClient, PluginClient};
 
-/// A host that offers nothing.
-static HOST: HostTable = HostTable {
-    size: size_of::<HostTable>(),
-    abi_oldest: abi::version(abi::ABI_MAJOR, abi::ABI_OLDEST_MINOR),
-    abi_current: abi::version(abi::ABI_MAJOR, abi::ABI_MINOR),
-    context: std::ptr::null_mut(),
-    log_enabled: None,
-    log_event: None,
-    span_new: None,
-    span_enter: None,
-    span_exit: None,
-    span_close: None,
-    get_interface: None,
-};
+static HOST: HostTable = HostTable::empty();
 
 /// The backend.
 pub fn backend() -> BackendClient {
