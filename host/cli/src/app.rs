@@ -1,12 +1,15 @@
 //! What commands share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use paceline_registry::Registry;
+use paceline_registry::{Candidates, DiscoverConfig, Environment, Prober, Registry};
 
 use crate::builtins::BUILTINS;
 use crate::failure::Failure;
 use crate::printer::Printer;
+
+/// The option that makes this program try a plugin, and nothing else.
+pub const PROBE_OPTION: &str = "--probe";
 
 /// The printer, and the plugins that were asked for.
 pub struct App {
@@ -21,13 +24,52 @@ impl App {
         Self { printer, plugin_files }
     }
 
-    /// The plugins: built-in ones and files. Commands that need none do not pay for them.
-    pub fn registry(&self) -> Result<Registry, Failure> {
-        let mut registry = Registry::new()?;
-        registry.expect_builtins(BUILTINS)?;
-        for path in &self.plugin_files {
-            registry.load_file(path)?;
+    /// The plugins for a command that runs something: those that are named, and the built-in ones or newer ones in
+    /// their places. `backend` is loaded wherever it is found. Commands that need no plugin do not pay for them.
+    pub fn registry(&self, backend: Option<&str>) -> Result<Registry, Failure> {
+        let mut candidates = self.discover(None);
+        let mut registry = self.with_named(&candidates)?;
+        let wanted = match backend {
+            Some(id) => vec![id.to_owned()],
+            None => registry.plugins().iter().filter(|it| it.is_backend()).map(|it| it.id()).collect(),
+        };
+        for id in wanted {
+            // What the user named is there, and is not asked for its devices before it is used.
+            if !registry.find(&id).is_ok_and(|plugin| plugin.origin.path().is_some()) {
+                registry.load_backend(&mut candidates, &id)?;
+            }
         }
         Ok(registry)
     }
+
+    /// The built-in plugins and those that the user named. A named one that cannot be used is an error.
+    pub fn with_named(&self, candidates: &Candidates) -> Result<Registry, Failure> {
+        let mut registry = Registry::new()?;
+        registry.expect_builtins(BUILTINS)?;
+        candidates.expect_named()?;
+        for candidate in candidates.list().iter().filter(|candidate| candidate.is_wanted()) {
+            if let Some(id) = candidate.id() {
+                registry.load(candidates, id)?;
+            }
+        }
+        Ok(registry)
+    }
+
+    /// Looks at the files that the user named, `first` before the others, and at those in the directories. Loads
+    /// nothing in this process.
+    pub fn discover(&self, first: Option<&Path>) -> Candidates {
+        let environment = Environment::of_process();
+        Registry::discover(&DiscoverConfig {
+            files: first.map(Path::to_owned).into_iter().chain(self.plugin_files.iter().cloned()).collect(),
+            directories: environment.search_directories(),
+            cache: environment.cache_directory(),
+            prober: prober(),
+            ..DiscoverConfig::default()
+        })
+    }
+}
+
+/// Tries plugins in this program, started once more.
+pub fn prober() -> Option<Prober> {
+    std::env::current_exe().ok().map(|program| Prober::new(program, [PROBE_OPTION.into()]))
 }

@@ -1,14 +1,26 @@
 //! What can be typed. Definitions only: what they do is in `commands`.
 
+mod engine;
+mod eval;
+mod plugins;
+mod run;
+
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::exit::EXIT_CODES_HELP;
 
+pub use engine::{BackendArgs, EngineArgs, PromptArgs, SettingArg};
+pub use eval::{EvalCommand, PerplexityArgs, TopArgs};
+pub use plugins::{
+    PluginsCommand, PluginsInspectArgs, PluginsListArgs, PluginsPathsArgs, PluginsTestArgs, PluginsVerifyArgs,
+};
+pub use run::{RunArgs, SamplingArgs};
+
 const EXAMPLES: &str = "\
 Examples:
+  paceline run demo -p \"fn main() {\"        continue a text
   paceline models inspect demo              what is in a model file
   paceline models verify model.gguf         every fault of a file, before it is trusted
   paceline tokenize demo \"Hello, world\"     text to token ids
@@ -72,6 +84,11 @@ pub struct GlobalArgs {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Continue a text
+    Run(RunArgs),
+    /// Measure a model on a text
+    #[command(subcommand)]
+    Eval(EvalCommand),
     /// Look into model files
     #[command(subcommand)]
     Models(ModelsCommand),
@@ -95,15 +112,6 @@ pub enum ModelsCommand {
     Verify(VerifyArgs),
 }
 
-/// Commands on plugins.
-#[derive(Debug, Subcommand)]
-pub enum PluginsCommand {
-    /// List the plugins, preferred ones first
-    List(PluginsListArgs),
-    /// Show all that a plugin says about itself
-    Inspect(PluginsInspectArgs),
-}
-
 /// The model that a command works on.
 #[derive(Debug, clap::Args)]
 pub struct ModelArg {
@@ -118,51 +126,6 @@ pub struct OutputArgs {
     /// Write JSON, for programs
     #[arg(long)]
     pub json: bool,
-}
-
-/// What computes, and how it is set up.
-#[derive(Debug, clap::Args)]
-pub struct BackendArgs {
-    /// Use the backend plugin with this id
-    #[arg(long, value_name = "ID")]
-    pub backend: Option<String>,
-
-    /// Set a plugin's setting, such as `cpu.threads=2`; may be given several times
-    #[arg(long, value_name = "PLUGIN.KEY=VALUE")]
-    pub set: Vec<SettingArg>,
-}
-
-impl BackendArgs {
-    /// The settings of one plugin, as keys and values.
-    pub fn settings_of(&self, plugin: &str) -> Vec<(String, String)> {
-        let of_plugin = self.set.iter().filter(|setting| setting.plugin == plugin);
-        of_plugin.map(|setting| (setting.key.clone(), setting.value.clone())).collect()
-    }
-}
-
-/// One `--set`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingArg {
-    /// Id of the plugin.
-    pub plugin: String,
-    /// Key of the setting, without the plugin.
-    pub key: String,
-    /// Value as text; the plugin knows what it may be.
-    pub value: String,
-}
-
-impl FromStr for SettingArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('=').and_then(|(name, value)| Some((name.split_once('.')?, value)));
-        match parts {
-            Some(((plugin, key), value)) if !plugin.is_empty() && !key.is_empty() => {
-                Ok(Self { plugin: plugin.to_owned(), key: key.to_owned(), value: value.to_owned() })
-            }
-            _ => Err("it must be a plugin, a dot, a key, `=` and a value, as in `cpu.threads=2`".to_owned()),
-        }
-    }
 }
 
 /// Arguments of `models inspect`.
@@ -224,23 +187,6 @@ pub fn token_id(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "a token id is a whole number, 0 or greater".to_owned())
 }
 
-/// Arguments of `plugins list`.
-#[derive(Debug, clap::Args)]
-pub struct PluginsListArgs {
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Arguments of `plugins inspect`.
-#[derive(Debug, clap::Args)]
-pub struct PluginsInspectArgs {
-    /// Id of a plugin; all of them if left out
-    #[arg(value_name = "ID")]
-    pub id: Option<String>,
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
 /// Arguments of `devices`.
 #[derive(Debug, clap::Args)]
 pub struct DevicesArgs {
@@ -272,16 +218,5 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Args::command());
-    }
-
-    #[test]
-    fn settings_have_a_plugin_a_key_and_a_value() {
-        let setting = "cpu.threads=2".parse::<SettingArg>().unwrap();
-        assert_eq!((&*setting.plugin, &*setting.key, &*setting.value), ("cpu", "threads", "2"));
-        let setting = "cpu.a.b=x=y".parse::<SettingArg>().unwrap();
-        assert_eq!((&*setting.key, &*setting.value), ("a.b", "x=y"));
-        for text in ["", "cpu", "cpu.threads", "threads=2", ".threads=2", "cpu.=2"] {
-            assert!(text.parse::<SettingArg>().is_err(), "{text}");
-        }
     }
 }

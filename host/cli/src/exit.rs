@@ -18,17 +18,20 @@ pub enum Exit {
     Memory = 4,
     /// A plugin cannot be used, or none can.
     Plugin = 5,
+    /// Ctrl-C ended it: 128 and the number of the signal, as shells have it.
+    Interrupted = 130,
 }
 
 /// The codes in words, for the help text.
 pub const EXIT_CODES_HELP: &str = "\
 Exit codes:
-  0  success
-  1  something failed while running
-  2  wrong usage
-  3  the model file is missing or cannot be used
-  4  the model or the request does not fit in memory
-  5  a plugin cannot be used";
+    0  success
+    1  something failed while running
+    2  wrong usage
+    3  the model file is missing or cannot be used
+    4  the model or the request does not fit in memory
+    5  a plugin cannot be used
+  130  interrupted by Ctrl-C";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 
+use paceline_engine::EngineError;
 use paceline_plugin_api::ErrorKind;
 
 use crate::exit::Exit;
@@ -104,6 +105,26 @@ impl From<paceline_registry::Error> for Failure {
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,
+        }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        let message = error.to_string();
+        match error {
+            EngineError::File(error) => error.into(),
+            EngineError::Model { .. } | EngineError::Unsupported { .. } => Self::new(Exit::Model, message),
+            EngineError::Memory(_) => Self::new(Exit::Memory, message),
+            EngineError::Backend { plugin, doing, source } => {
+                let failure = Self::plugin_call(&plugin, &source);
+                Self { message: format!("plugin `{plugin}`: {doing}: {source}"), ..failure }
+            }
+            EngineError::PromptTooLong { .. } | EngineError::Request(_) => Self::new(Exit::Usage, message),
+            EngineError::NotFinite { .. } => {
+                Self::new(Exit::Failed, message).hint("look for its faults with `paceline models verify`")
+            }
+            _ => Self::new(Exit::Failed, message),
         }
     }
 }

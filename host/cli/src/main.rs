@@ -5,17 +5,25 @@
 //! - `printer` is the one way to write: data to standard output, everything else to standard error;
 //! - `exit` lists the exit codes, `failure` is the error that every command returns;
 //! - `model_source` finds the model that a user names, `tokenizer` builds its tokenizer;
-//! - `app` holds what commands share: the printer and the plugins.
+//! - `input` reads texts; `interrupt` is Ctrl-C;
+//! - `app` holds what commands share: the printer and the plugins;
+//! - `junit` writes what came out of tests for other programs;
+//! - `backends` picks backends and checks settings; `engine_setup` puts a model on a backend, for commands that run it.
 
 #![forbid(unsafe_code)]
 
 mod app;
 mod args;
+mod backends;
 mod builtins;
 mod commands;
 mod demo_model;
+mod engine_setup;
 mod exit;
 mod failure;
+mod input;
+mod interrupt;
+mod junit;
 mod logging;
 mod model_source;
 mod printer;
@@ -23,9 +31,11 @@ mod table;
 mod text;
 mod tokenizer;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use paceline_registry::{Phase, probe_main};
 
 use crate::app::App;
 use crate::args::Args;
@@ -33,6 +43,9 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
+    if let Some((phase, file)) = asked_to_probe() {
+        return probe_main(phase, &file);
+    }
     let args = Args::parse();
     let printer = Printer::new(args.global.quiet, !args.global.no_progress);
     let mut app = App::new(printer, args.global.plugin.clone());
@@ -50,4 +63,13 @@ fn main() -> ExitCode {
             failure.exit().into()
         }
     }
+}
+
+/// What this program asks of itself, started once more, when it tries the plugin in a file: `--probe PHASE FILE`. That
+/// comes before anything else, as nothing may have read the standard input, and no threads may run.
+fn asked_to_probe() -> Option<(Phase, PathBuf)> {
+    let mut arguments = std::env::args_os().skip(1);
+    let (option, phase, file) = (arguments.next()?, arguments.next()?, arguments.next()?);
+    let phase = Phase::from_word(phase.to_str()?)?;
+    (option == app::PROBE_OPTION && arguments.next().is_none()).then(|| (phase, file.into()))
 }

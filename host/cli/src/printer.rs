@@ -13,7 +13,10 @@ use crate::text;
 const BOLD_RED: &str = "\x1b[1;31m";
 const BOLD_YELLOW: &str = "\x1b[1;33m";
 const BOLD_CYAN: &str = "\x1b[1;36m";
+const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
+/// Characters of a prompt that are shown: its end, which is what the continuation follows.
+const SHOWN_PROMPT: usize = 2000;
 
 /// Writes for all commands.
 pub struct Printer {
@@ -22,6 +25,17 @@ pub struct Printer {
     colour: bool,
     stdout: BufWriter<Stdout>,
     stdout_is_terminal: bool,
+    /// Whether a streamed text stopped within a line.
+    mid_line: bool,
+}
+
+/// What progress counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Tokens.
+    Tokens,
 }
 
 /// Whether standard error may be coloured: it is a terminal, and `NO_COLOR` is not set.
@@ -39,6 +53,7 @@ impl Printer {
             colour: stderr_colours(),
             stdout_is_terminal: stdout.is_terminal(),
             stdout: BufWriter::new(stdout),
+            mid_line: false,
         }
     }
 
@@ -62,8 +77,42 @@ impl Printer {
         self.stdout.write_all(&bytes).map_err(Failure::output)
     }
 
-    /// Writes a JSON document.
+    /// Writes a piece of a text that comes from a model, at once. A terminal gets control characters in visible form.
+    pub fn stream(&mut self, piece: &str) -> Result<(), Failure> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let shown = if self.stdout_is_terminal { text::without_control(piece) } else { Cow::Borrowed(piece) };
+        self.mid_line = !piece.ends_with('\n');
+        self.stdout.write_all(shown.as_bytes()).map_err(Failure::output)?;
+        self.flush()
+    }
+
+    /// Ends a streamed text. On a terminal, what follows begins on a new line.
+    pub fn stream_end(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.mid_line) && self.stdout_is_terminal {
+            self.line("")?;
+        }
+        self.flush()
+    }
+
+    /// Shows the prompt that a streamed text continues, to someone who reads the text on a terminal.
+    pub fn prompt(&self, prompt: &str) {
+        if self.quiet || !self.stdout_is_terminal || !io::stderr().is_terminal() {
+            return;
+        }
+        let start = prompt.char_indices().rev().nth(SHOWN_PROMPT - 1).map_or(0, |(start, _)| start);
+        let mark = if start > 0 { "…" } else { "" };
+        let shown = text::without_control(&prompt[start..]);
+        let (dim, reset) = if self.colour { (DIM, RESET) } else { ("", "") };
+        let _ = write!(io::stderr(), "{dim}{mark}{shown}{reset}");
+    }
+
+    /// Writes a JSON document, keys in alphabetical order.
     pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
+        // Any crate of a build can make objects keep the order of insertion; then two builds would differ.
+        let mut value = value.clone();
+        value.sort_all_objects();
         self.line(format_args!("{value:#}"))
     }
 
@@ -105,6 +154,15 @@ impl Printer {
         Working(bar)
     }
 
+    /// Shows how far something is, until the returned value is dropped.
+    pub fn progress(&self, what: impl Display, unit: Unit) -> Progress {
+        let template = match unit {
+            Unit::Bytes => "{spinner} {msg} {bar:24} {bytes} of {total_bytes} ({elapsed})",
+            Unit::Tokens => "{spinner} {msg} {bar:24} {pos} of {len} tokens ({elapsed})",
+        };
+        Progress { bar: self.working(what), style: ProgressStyle::with_template(template).ok() }
+    }
+
     fn labelled(&self, label: &str, text: &dyn Display) {
         let colour = match label {
             "error" => BOLD_RED,
@@ -125,6 +183,32 @@ pub struct Working(ProgressBar);
 impl Drop for Working {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// How far something is. Its length is known with the first call of [`Progress::at`].
+pub struct Progress {
+    bar: Working,
+    style: Option<ProgressStyle>,
+}
+
+impl Progress {
+    /// So much is done, of so much.
+    pub fn at(&mut self, done: u64, total: u64) {
+        let Working(bar) = &self.bar;
+        if let Some(style) = self.style.take() {
+            bar.set_style(style);
+        }
+        bar.set_length(total);
+        bar.set_position(done);
+    }
+
+    /// What is being done, anew.
+    pub fn say(&self, what: impl Display) {
+        // Nobody sees a hidden bar's message.
+        if !self.bar.0.is_hidden() {
+            self.bar.0.set_message(what.to_string());
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Text that comes from files, made fit to be shown; numbers made fit to be read.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// Control characters in visible form, except line breaks and tabs.
 pub fn without_control(text: &str) -> Cow<'_, str> {
@@ -69,6 +70,26 @@ pub fn counted(value: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
+/// A span of time.
+pub fn duration(time: Duration) -> String {
+    if time.as_secs_f64() < 0.9995 {
+        format!("{:.0} ms", time.as_secs_f64() * 1e3)
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
+    }
+}
+
+/// A rate per second.
+pub fn rate(per_second: f64, noun: &str) -> String {
+    let decimals = if per_second < 99.95 { 1 } else { 0 };
+    format!("{per_second:.decimals$} {noun}/s")
+}
+
+/// The number with the fewest decimals that stands for this f32, as JSON has f64 only.
+pub fn decimal(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or_else(|_| f64::from(value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +100,19 @@ mod tests {
         assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.0 GiB", "16.0 EiB"]);
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([1, 2].map(|value| counted(value, "file")), ["1 file", "2 files"]);
+    }
+
+    #[test]
+    fn times_rates_and_decimals() {
+        let times = [0, 12, 999, 1000, 61_250].map(|ms| duration(Duration::from_millis(ms)));
+        assert_eq!(times, ["0 ms", "12 ms", "999 ms", "1.0 s", "61.2 s"]);
+        assert_eq!(duration(Duration::from_micros(999_600)), "1.0 s");
+        assert_eq!(
+            [3.25, 99.96, 1234.5].map(|it| rate(it, "tokens")),
+            ["3.2 tokens/s", "100 tokens/s", "1234 tokens/s"]
+        );
+        assert_eq!(decimal(0.7), 0.7);
+        assert!(decimal(f32::NEG_INFINITY).is_infinite());
     }
 
     #[test]

@@ -60,11 +60,11 @@ fn what_a_plugin_logs_comes_out() {
 #[test]
 fn an_unknown_backend() {
     let text = run_with_fixture(&["devices", "--backend", "fixtur"]);
-    assert_snapshot!(text.replace(", `cpu`", ""), @r"
+    assert_snapshot!(text.replace("`cpu`, ", ""), @r"
     exit 2
     --- stdout
     --- stderr
-    error: there is no plugin `fixtur`; there is `fixture`
+    error: there is no plugin `fixtur`; there is `fixture`; searched [directories]
     hint: did you mean `fixture`?
     ");
 }

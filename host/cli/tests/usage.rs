@@ -18,6 +18,8 @@ fn without_a_command() {
     Usage: paceline [OPTIONS] <COMMAND>
 
     Commands:
+      run         Continue a text
+      eval        Measure a model on a text
       models      Look into model files
       tokenize    Show the token ids of a text
       detokenize  Show the text of token ids
@@ -38,6 +40,7 @@ fn without_a_command() {
           --no-progress    Show no progress, not even on a terminal
 
     Examples:
+      paceline run demo -p "fn main() {"        continue a text
       paceline models inspect demo              what is in a model file
       paceline models verify model.gguf         every fault of a file, before it is trusted
       paceline tokenize demo "Hello, world"     text to token ids
@@ -58,6 +61,8 @@ fn help_in_full() {
     Usage: paceline [OPTIONS] <COMMAND>
 
     Commands:
+      run         Continue a text
+      eval        Measure a model on a text
       models      Look into model files
       tokenize    Show the token ids of a text
       detokenize  Show the text of token ids
@@ -97,6 +102,7 @@ fn help_in_full() {
               Show no progress, not even on a terminal
 
     Examples:
+      paceline run demo -p "fn main() {"        continue a text
       paceline models inspect demo              what is in a model file
       paceline models verify model.gguf         every fault of a file, before it is trusted
       paceline tokenize demo "Hello, world"     text to token ids
@@ -106,12 +112,13 @@ fn help_in_full() {
     `demo` is a small model inside this program; it works wherever a MODEL is asked for.
 
     Exit codes:
-      0  success
-      1  something failed while running
-      2  wrong usage
-      3  the model file is missing or cannot be used
-      4  the model or the request does not fit in memory
-      5  a plugin cannot be used
+        0  success
+        1  something failed while running
+        2  wrong usage
+        3  the model file is missing or cannot be used
+        4  the model or the request does not fit in memory
+        5  a plugin cannot be used
+      130  interrupted by Ctrl-C
     --- stderr
     "#);
 }

@@ -6,7 +6,8 @@ use paceline_registry::Registry;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::args::{BackendArgs, DevicesArgs, SettingArg};
+use crate::args::{BackendArgs, DevicesArgs};
+use crate::backends::check_settings;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::table::Columns;
@@ -21,7 +22,7 @@ struct Device {
 
 /// Runs the command. What fails for one backend or device is shown, and the others are listed all the same.
 pub fn run(args: &DevicesArgs, app: &mut App) -> Result<Exit, Failure> {
-    let registry = app.registry()?;
+    let registry = app.registry(args.backend.backend.as_deref())?;
     let backends = wanted_backends(&registry, &args.backend)?;
     let mut devices = Vec::new();
     let mut failures = Vec::new();
@@ -53,19 +54,13 @@ pub fn run(args: &DevicesArgs, app: &mut App) -> Result<Exit, Failure> {
     finish(failures, something_works, app)
 }
 
-/// Ids of the backends to ask. A setting of another plugin would have no effect, so it is an error.
+/// Ids of the backends to ask.
 fn wanted_backends(registry: &Registry, args: &BackendArgs) -> Result<Vec<String>, Failure> {
     let backends: Vec<String> = match &args.backend {
         Some(id) => vec![registry.backend(Some(id))?.plugin().to_owned()],
         None => registry.plugins().iter().filter(|it| it.is_backend()).map(|it| it.id()).collect(),
     };
-    for SettingArg { plugin, key, .. } in &args.set {
-        registry.find(plugin)?;
-        if !backends.contains(plugin) {
-            let message = format!("setting `{plugin}.{key}` has no effect: `{plugin}` is not used here");
-            return Err(Failure::new(Exit::Usage, message));
-        }
-    }
+    check_settings(registry, args, &backends)?;
     Ok(backends)
 }
 

@@ -2,26 +2,41 @@
 
 mod detokenize;
 mod devices;
+mod eval_perplexity;
+mod eval_top;
 mod models_inspect;
 mod models_verify;
 mod plugins_inspect;
 mod plugins_list;
+mod plugins_paths;
+mod plugins_rescan;
+mod plugins_test;
+mod plugins_verify;
+mod run;
+mod run_report;
 mod tokenize;
 
 use crate::app::App;
-use crate::args::{Command, ModelsCommand, PluginsCommand};
+use crate::args::{Command, EvalCommand, ModelsCommand, PluginsCommand};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// Runs the command that was typed.
 pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
     match command {
+        Command::Run(args) => run::run(args, app),
+        Command::Eval(EvalCommand::Top(args)) => eval_top::run(args, app),
+        Command::Eval(EvalCommand::Perplexity(args)) => eval_perplexity::run(args, app),
         Command::Models(ModelsCommand::Inspect(args)) => models_inspect::run(args, app),
         Command::Models(ModelsCommand::Verify(args)) => models_verify::run(args, app),
         Command::Tokenize(args) => tokenize::run(args, app),
         Command::Detokenize(args) => detokenize::run(args, app),
         Command::Plugins(PluginsCommand::List(args)) => plugins_list::run(args, app),
         Command::Plugins(PluginsCommand::Inspect(args)) => plugins_inspect::run(args, app),
+        Command::Plugins(PluginsCommand::Paths(args)) => plugins_paths::run(args, app),
+        Command::Plugins(PluginsCommand::Rescan(args)) => plugins_rescan::run(args, app),
+        Command::Plugins(PluginsCommand::Verify(args)) => plugins_verify::run(args, app),
+        Command::Plugins(PluginsCommand::Test(args)) => plugins_test::run(args, app),
         Command::Devices(args) => devices::run(args, app),
     }
 }

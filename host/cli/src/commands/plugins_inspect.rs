@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::args::PluginsInspectArgs;
+use crate::commands::plugins_list::abi_text;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::Printer;
@@ -12,9 +13,10 @@ use crate::text;
 
 /// Runs the command.
 pub fn run(args: &PluginsInspectArgs, app: &mut App) -> Result<Exit, Failure> {
-    let registry = app.registry()?;
+    let candidates = app.discover(None);
+    let mut registry = app.with_named(&candidates)?;
     let plugins: Vec<&Plugin> = match &args.id {
-        Some(id) => vec![registry.find(id)?],
+        Some(id) => vec![registry.load(&candidates, id)?],
         None => registry.plugins().iter().collect(),
     };
     if args.output.json {
@@ -33,20 +35,13 @@ pub fn run(args: &PluginsInspectArgs, app: &mut App) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The ABI versions that a plugin speaks, as one text.
-pub fn abi_range(plugin: &Plugin) -> String {
-    match plugin.client.abi_range() {
-        (oldest, built) if oldest == built => built,
-        (oldest, built) => format!("{oldest} to {built}"),
-    }
-}
-
 fn print(plugin: &Plugin, printer: &mut Printer) -> Result<(), Failure> {
     let client = &plugin.client;
+    let abi = abi_text(&client.abi_range().into());
     printer.line(format_args!("id          {}", text::name(&client.id())))?;
     printer.line(format_args!("kind        {}", plugin.kind_name()))?;
     printer.line(format_args!("version     {}", text::name(&client.version())))?;
-    printer.line(format_args!("abi         {}", abi_range(plugin)))?;
+    printer.line(format_args!("abi         {abi}"))?;
     printer.line(format_args!("origin      {}", plugin.origin))?;
     printer.line("descriptor")?;
     for line in client.descriptor().lines() {

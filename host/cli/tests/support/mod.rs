@@ -9,12 +9,15 @@ use std::process::{Command, Output, Stdio};
 use paceline_gguf::{TensorType, Writer};
 use tempfile::TempDir;
 
-/// The program, with nothing in its environment that changes its output.
+/// The program, with nothing in its environment that changes its output. It finds no plugins of this machine's user,
+/// and keeps nothing that they could see.
 pub fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_paceline"));
-    for name in ["PACELINE_LOG", "NO_COLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES"] {
+    for name in ["PACELINE_LOG", "PACELINE_PLUGIN_DIRS", "NO_COLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES"] {
         program.env_remove(name);
     }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    program.env("XDG_CACHE_HOME", folder.join("cache")).env("XDG_DATA_HOME", folder.join("data"));
     program
 }
 
@@ -45,7 +48,22 @@ pub fn shown(output: &Output) -> String {
     let code = output.status.code().map_or_else(|| "killed".to_owned(), |code| code.to_string());
     let text =
         format!("exit {code}\n--- stdout\n{}--- stderr\n{}", part(&output.stdout), part(&output.stderr));
-    text.replace(&format!("paceline {}", env!("CARGO_PKG_VERSION")), "paceline [version]")
+    let text = text.replace(&format!("paceline {}", env!("CARGO_PKG_VERSION")), "paceline [version]");
+    without_searched(&text)
+}
+
+/// The text without the directories that an error says were searched.
+fn without_searched(text: &str) -> String {
+    const SEARCHED: &str = "; searched ";
+
+    let lines = text.split_inclusive('\n').map(|line| match line.split_once(SEARCHED) {
+        Some((before, after)) => {
+            let rest = after.find("; ").map_or("\n", |end| &after[end..]);
+            format!("{before}{SEARCHED}[directories]{rest}")
+        }
+        None => line.to_owned(),
+    });
+    lines.collect()
 }
 
 /// Runs the program and shows what came out.
@@ -58,6 +76,51 @@ pub fn json(arguments: &[&str]) -> serde_json::Value {
     let output = output(arguments);
     assert!(output.status.success(), "{}", shown(&output));
     serde_json::from_slice(&output.stdout).expect("valid JSON")
+}
+
+/// A text that the demo model continues, and how it does so without temperature.
+pub const PROMPT: &str = "\
+use std::collections::HashMap;
+
+/// Counts how often each word occurs in the text.
+pub fn word_count(text: &str) -> HashMap<String, usize> {
+";
+pub const GREEDY: &str = "    let mut count = 0;
+    for word in text.chars() {
+        count += 1;
+    }
+    count
+}";
+
+/// What reference implementations computed for the demo model.
+pub fn reference(prompt: &str) -> serde_json::Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/reference_logits.json");
+    let text = std::fs::read_to_string(path).expect("the reference is there");
+    let reference: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
+    let prompts = reference["prompts"].as_array().expect("a list of prompts");
+    prompts.iter().find(|it| it["name"] == prompt).expect("a prompt of that name").clone()
+}
+
+/// The text with each number but the exit code replaced, for what depends on the machine.
+pub fn without_numbers(text: &str) -> String {
+    let code = text.strip_prefix("exit ").and_then(|rest| rest.find('\n')).map_or(0, |length| length + 5);
+    let mut shown = text[..code].to_owned();
+    let mut characters = text[code..].chars().peekable();
+    while let Some(character) = characters.next() {
+        if !character.is_ascii_digit() {
+            shown.push(character);
+            continue;
+        }
+        let continues = |next: &char| next.is_ascii_digit() || matches!(next, '.' | ',');
+        let mut number = String::from(character);
+        while let Some(next) = characters.next_if(continues) {
+            number.push(next);
+        }
+        shown.push_str("[n]");
+        // A sentence's comma or period is none of the number's.
+        shown.push_str(&number[number.trim_end_matches(['.', ',']).len()..]);
+    }
+    shown
 }
 
 /// A folder for files that a test makes.
@@ -86,6 +149,20 @@ impl Folder {
     /// Runs the program and shows what came out, with this folder's path replaced.
     pub fn run(&self, arguments: &[&str]) -> String {
         run(arguments).replace(&self.path().display().to_string(), "[folder]")
+    }
+
+    /// The program, which looks for plugins in this folder and keeps what it knows about them in `cache` there.
+    pub fn program(&self, arguments: &[&str]) -> Command {
+        let mut program = program();
+        program.args(arguments).env("PACELINE_PLUGIN_DIRS", self.path());
+        program.env("XDG_CACHE_HOME", self.path().join("cache"));
+        program
+    }
+
+    /// Runs the program, which looks for plugins in this folder, and shows what came out.
+    pub fn run_searching(&self, arguments: &[&str]) -> String {
+        let output = self.program(arguments).output().expect("the program starts");
+        shown(&output).replace(&self.path().display().to_string(), "[folder]")
     }
 }
 

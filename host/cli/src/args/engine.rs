@@ -1,0 +1,128 @@
+//! What commands take that run a model.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use paceline_plugin_api::graph::DType;
+
+/// What computes, and how it is set up.
+#[derive(Debug, clap::Args)]
+pub struct BackendArgs {
+    /// Use the backend plugin with this id
+    #[arg(long, value_name = "ID")]
+    pub backend: Option<String>,
+
+    /// Set a plugin's setting, such as `cpu.threads=2`; may be given several times
+    #[arg(long, value_name = "PLUGIN.KEY=VALUE")]
+    pub set: Vec<SettingArg>,
+}
+
+impl BackendArgs {
+    /// The settings of one plugin, as keys and values.
+    pub fn settings_of(&self, plugin: &str) -> Vec<(String, String)> {
+        let of_plugin = self.set.iter().filter(|setting| setting.plugin == plugin);
+        of_plugin.map(|setting| (setting.key.clone(), setting.value.clone())).collect()
+    }
+}
+
+/// One `--set`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingArg {
+    /// Id of the plugin.
+    pub plugin: String,
+    /// Key of the setting, without the plugin.
+    pub key: String,
+    /// Value as text; the plugin knows what it may be.
+    pub value: String,
+}
+
+impl FromStr for SettingArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('=').and_then(|(name, value)| Some((name.split_once('.')?, value)));
+        match parts {
+            Some(((plugin, key), value)) if !plugin.is_empty() && !key.is_empty() => {
+                Ok(Self { plugin: plugin.to_owned(), key: key.to_owned(), value: value.to_owned() })
+            }
+            _ => Err("it must be a plugin, a dot, a key, `=` and a value, as in `cpu.threads=2`".to_owned()),
+        }
+    }
+}
+
+/// How the engine runs a model.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Engine")]
+pub struct EngineArgs {
+    #[command(flatten)]
+    pub backend: BackendArgs,
+
+    /// Threads that compute; short for `--set PLUGIN.threads=N` of the backend
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+
+    /// Type of cached keys and values: f16, f32 or q8_0; two of them, as in `q8_0/f16`, for keys and for values
+    #[arg(long, value_name = "TYPE", default_value = "f16")]
+    pub kv_type: KvTypes,
+}
+
+/// Where a text comes from; standard input if nothing is given.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+pub struct PromptArgs {
+    /// The text; read from standard input if neither this nor --file is given
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+
+    /// Read the text from this file, line break at the end included
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// Types of a KV cache that can be asked for.
+const KV_TYPES: [DType; 3] = [DType::F16, DType::F32, DType::Q8_0];
+
+/// Types of cached keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvTypes(pub [DType; 2]);
+
+impl FromStr for KvTypes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = |name: &str| DType::from_name(name).filter(|kv_type| KV_TYPES.contains(kv_type));
+        let (keys, values) = text.split_once('/').unwrap_or((text, text));
+        match (known(keys), known(values)) {
+            (Some(keys), Some(values)) => Ok(Self([keys, values])),
+            _ => {
+                Err("it must be f16, f32 or q8_0, or two of them with `/` between, as in `q8_0/f16`"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_a_plugin_a_key_and_a_value() {
+        let setting = "cpu.threads=2".parse::<SettingArg>().unwrap();
+        assert_eq!((&*setting.plugin, &*setting.key, &*setting.value), ("cpu", "threads", "2"));
+        let setting = "cpu.a.b=x=y".parse::<SettingArg>().unwrap();
+        assert_eq!((&*setting.key, &*setting.value), ("a.b", "x=y"));
+        for text in ["", "cpu", "cpu.threads", "threads=2", ".threads=2", "cpu.=2"] {
+            assert!(text.parse::<SettingArg>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn one_type_is_for_keys_and_values() {
+        assert_eq!("f32".parse::<KvTypes>().unwrap().0, [DType::F32; 2]);
+        assert_eq!("q8_0/f16".parse::<KvTypes>().unwrap().0, [DType::Q8_0, DType::F16]);
+        for text in ["", "/", "banana", "f16/", "f16/f16/f16", "q4_K", "i32"] {
+            assert!(text.parse::<KvTypes>().is_err(), "{text}");
+        }
+    }
+}

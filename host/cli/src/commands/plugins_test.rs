@@ -1,0 +1,115 @@
+//! `plugins test`: the conformance suite on a backend.
+
+use std::fs;
+use std::path::Path;
+
+use paceline_conformance::suite::{Entry, Outcome, Report, Suite, SuiteOptions, Tally};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::args::PluginsTestArgs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::{junit, text};
+
+/// Runs the command.
+pub fn run(args: &PluginsTestArgs, app: &mut App) -> Result<Exit, Failure> {
+    let file = is_path(&args.backend).then_some(args.backend.as_path());
+    let mut candidates = app.discover(file);
+    let mut registry = app.with_named(&candidates)?;
+    let id = match file {
+        Some(_) => candidates.list().first().and_then(|first| first.id()).unwrap_or_default().to_owned(),
+        None => args.backend.display().to_string(),
+    };
+    let backend = registry.load_backend(&mut candidates, &id)?;
+    let plugin = registry.find(&id)?;
+    let options = SuiteOptions {
+        settings: settings(args, &id)?,
+        groups: args.operation.clone(),
+        ..SuiteOptions::default()
+    };
+    let report = {
+        let _working = app.printer.working(format_args!("testing `{id}`"));
+        Suite::new(&backend, options).run()
+    };
+    expect_tested(args, &report)?;
+    if let Some(path) = &args.junit {
+        fs::write(path, junit::xml(&id, &report)).map_err(|error| {
+            Failure::new(Exit::Failed, format!("cannot write {}", path.display())).caused_by(&error)
+        })?;
+    }
+    if args.output.json {
+        let plugin = json!({ "id": id, "version": plugin.client.version(), "file": plugin.origin.path() });
+        app.printer.json(&as_json(&plugin, &report))?;
+    } else {
+        for line in report.to_string().lines() {
+            app.printer.line(text::without_control(line))?;
+        }
+    }
+    Ok(if report.failed() == 0 { Exit::Ok } else { Exit::Failed })
+}
+
+/// An id has neither separators nor dots.
+fn is_path(backend: &Path) -> bool {
+    backend.components().count() != 1 || backend.to_string_lossy().contains(['.', '/'])
+}
+
+fn settings(args: &PluginsTestArgs, id: &str) -> Result<Vec<(String, String)>, Failure> {
+    if let Some(other) = args.set.iter().find(|setting| setting.plugin != id) {
+        let message = format!(
+            "setting `{}.{}` has no effect: `{}` is not used here",
+            other.plugin, other.key, other.plugin
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(args.set.iter().map(|setting| (setting.key.clone(), setting.value.clone())).collect())
+}
+
+/// An operation without a case is a name that was typed wrong. If the device cannot be opened, no operation has one.
+fn expect_tested(args: &PluginsTestArgs, report: &Report) -> Result<(), Failure> {
+    let has_cases = |name: &String| report.entries().iter().any(|entry| entry.group == *name);
+    match args.operation.iter().find(|name| !has_cases(name)) {
+        Some(name) if report.failed() == 0 => {
+            let message = format!("the suite has no operation and no part of the contract `{name}`");
+            Err(Failure::new(Exit::Usage, message).hint("run it without `--operation` to see their names"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn as_json(plugin: &Value, report: &Report) -> Value {
+    let operations: Vec<Value> = report
+        .groups()
+        .into_iter()
+        .map(|group| {
+            let mut counts = counts(report.tally(group));
+            counts["name"] = json!(group);
+            counts
+        })
+        .collect();
+    json!({
+        "plugin": plugin,
+        "ok": report.failed() == 0,
+        "operations": operations,
+        "total": counts(report.total()),
+        "failures": report.failures().map(case).collect::<Vec<_>>(),
+        "refusals": report.refusals().map(case).collect::<Vec<_>>(),
+    })
+}
+
+fn counts(tally: Tally) -> Value {
+    json!({
+        "passed": tally.passed,
+        "failed": tally.failed,
+        "refused": tally.refused,
+        "worst_error_of_tolerance": tally.worst,
+    })
+}
+
+fn case(entry: &Entry) -> Value {
+    let reason = match &entry.outcome {
+        Outcome::Passed { .. } => None,
+        Outcome::Failed { what: text } | Outcome::Refused { reason: text } => Some(text),
+    };
+    json!({ "operation": entry.group, "case": entry.case, "reason": reason })
+}

@@ -1,0 +1,204 @@
+//! `run`: continues a text.
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use paceline_engine::{
+    Engine, GenerationOptions, GenerationReport, Sampler, SamplerOptions, SequenceId, StopReason,
+};
+use paceline_plugin_api::backend::Counters;
+use paceline_text::{StopMatcher, TextDelta, TextStream, Tokenizer};
+
+use crate::app::App;
+use crate::args::{RunArgs, SamplingArgs};
+use crate::commands::run_report::{Ending, Outcome};
+use crate::engine_setup::Setup;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::printer::{Printer, Unit};
+use crate::{input, tokenizer};
+
+/// Runs the command.
+pub fn run(args: &RunArgs, app: &mut App) -> Result<Exit, Failure> {
+    let setup = Setup::new(&args.model, &args.engine, app)?;
+    let sampler = Sampler::new(sampler_options(&args.sampling), setup.model.shape().vocabulary as usize)?;
+    let prompt = input::prompt(&args.prompt)?;
+    let prompt_ids = tokenizer::encode(&setup.tokenizer, &prompt, args.special)?;
+    setup.check(&prompt_ids, args.ctx)?;
+
+    let start = Instant::now();
+    let mut engine = setup.engine(args.ctx, None, app)?;
+    let load_time = start.elapsed();
+    let sequence = engine.new_sequence()?;
+    let generation = Generation { setup: &setup, args, sampler, prompt: &prompt, prompt_ids };
+    let mut outcome = generation.run(&mut engine, sequence, &mut app.printer)?;
+    outcome.load_time = load_time;
+    if args.output.json {
+        app.printer.json(&outcome.as_json(&setup, &engine))?;
+    } else {
+        app.printer.stream_end()?;
+        app.printer.status(outcome.statistics());
+    }
+    Ok(if outcome.ending == Ending::Interrupted { Exit::Interrupted } else { Exit::Ok })
+}
+
+fn sampler_options(args: &SamplingArgs) -> SamplerOptions {
+    SamplerOptions {
+        temperature: args.temp,
+        top_k: args.top_k,
+        top_p: args.top_p,
+        min_p: args.min_p,
+        repeat_penalty: args.repeat_penalty,
+        seed: args.seed.unwrap_or_else(random_seed),
+        ..SamplerOptions::default()
+    }
+}
+
+/// A seed that differs each time, and is short enough to be typed again.
+fn random_seed() -> u64 {
+    // The standard library seeds its hash maps from the system's random numbers.
+    RandomState::new().build_hasher().finish() >> 32
+}
+
+/// Everything that a generation needs but the engine.
+struct Generation<'a> {
+    setup: &'a Setup,
+    args: &'a RunArgs,
+    sampler: Sampler,
+    prompt: &'a str,
+    prompt_ids: Vec<u32>,
+}
+
+impl Generation<'_> {
+    fn run(
+        mut self,
+        engine: &mut Engine,
+        sequence: SequenceId,
+        printer: &mut Printer,
+    ) -> Result<Outcome, Failure> {
+        let tokenizer = &self.setup.tokenizer;
+        let mut continuation = Continuation::new(tokenizer, self.args);
+        let end_tokens = if self.args.ignore_eos { &[] } else { tokenizer.end_of_generation() };
+        let interrupt = Interrupt::watch()?;
+        let counted_before = engine.counters().ok();
+
+        let total = self.prompt_ids.len() as u64;
+        // A prompt of one run has nothing to show in between.
+        let several_runs = self.prompt_ids.len() > engine.microbatch();
+        let mut prompt_to_show = Some(self.prompt).filter(|_| !self.args.output.json);
+        if !several_runs {
+            prompt_to_show.take().into_iter().for_each(|prompt| printer.prompt(prompt));
+        }
+        let progress = several_runs.then(|| printer.progress("reading the prompt", Unit::Tokens));
+        let progress = RefCell::new(progress);
+        let mut failed = None;
+        let report = engine.generate(
+            sequence,
+            &self.prompt_ids,
+            &mut self.sampler,
+            GenerationOptions { tokens: self.args.tokens, end_tokens },
+            &mut |done| {
+                if let Some(progress) = progress.borrow_mut().as_mut() {
+                    progress.at(done as u64, total);
+                }
+            },
+            &mut |token| {
+                // The prompt can only be shown where no progress overwrites it.
+                *progress.borrow_mut() = None;
+                prompt_to_show.take().into_iter().for_each(|prompt| printer.prompt(prompt));
+                interrupt.heed();
+                if let Err(failure) = continuation.push(token, printer) {
+                    failed = Some(failure);
+                }
+                if failed.is_some() || continuation.stop.is_some() || interrupt.requested() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        );
+        drop(progress);
+        let report = report.map_err(|error| self.setup.failure(error))?;
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
+        continuation.finish(printer)?;
+        Ok(self.outcome(report, continuation, counted_before))
+    }
+
+    fn outcome(
+        &self,
+        report: GenerationReport,
+        continuation: Continuation<'_>,
+        counted_before: Option<Counters>,
+    ) -> Outcome {
+        let ending = match (report.stop, continuation.stop) {
+            // Text that was held back may turn out to be a stop text at the end.
+            (_, Some(text)) => Ending::StopText(text),
+            (StopReason::EndToken, _) => Ending::EndToken,
+            (StopReason::Length, _) => Ending::Length,
+            (StopReason::ContextFull, _) => Ending::ContextFull,
+            (StopReason::Stopped, _) => Ending::Interrupted,
+        };
+        Outcome {
+            prompt_ids: self.prompt_ids.clone(),
+            ids: continuation.ids,
+            text: continuation.text,
+            ending,
+            report,
+            load_time: Duration::ZERO,
+            sampler: self.sampler.options().clone(),
+            counted_before,
+        }
+    }
+}
+
+/// The text that is generated: shown as it comes, or kept for JSON.
+struct Continuation<'a> {
+    tokenizer: &'a Tokenizer,
+    with_control: bool,
+    shown: bool,
+    stream: TextStream,
+    ids: Vec<u32>,
+    text: String,
+    /// The stop text that ended it.
+    stop: Option<String>,
+}
+
+impl<'a> Continuation<'a> {
+    fn new(tokenizer: &'a Tokenizer, args: &RunArgs) -> Self {
+        Self {
+            tokenizer,
+            with_control: args.special,
+            shown: !args.output.json,
+            stream: TextStream::new(StopMatcher::new(args.stop.iter().cloned())),
+            ids: Vec::new(),
+            text: String::new(),
+            stop: None,
+        }
+    }
+
+    fn push(&mut self, token: u32, printer: &mut Printer) -> Result<(), Failure> {
+        self.ids.push(token);
+        let bytes = if self.with_control {
+            self.tokenizer.token_bytes_with_control(token)
+        } else {
+            self.tokenizer.token_bytes(token)
+        };
+        let TextDelta { text, stop } = self.stream.push(bytes);
+        self.stop = stop.map(str::to_owned);
+        self.text.push_str(text);
+        if self.shown { printer.stream(text) } else { Ok(()) }
+    }
+
+    /// Gives out what was held back, as it might have become a stop text or the rest of a character.
+    fn finish(&mut self, printer: &mut Printer) -> Result<(), Failure> {
+        let TextDelta { text, stop } = self.stream.finish();
+        self.stop = stop.map(str::to_owned).or(self.stop.take());
+        self.text.push_str(text);
+        if self.shown { printer.stream(text) } else { Ok(()) }
+    }
+}
