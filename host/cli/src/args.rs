@@ -1,7 +1,9 @@
 //! What can be typed. Definitions only: what they do is in `commands`.
 
+mod chat;
 mod engine;
 mod eval;
+mod generated;
 mod plugins;
 mod run;
 
@@ -11,8 +13,10 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::exit::EXIT_CODES_HELP;
 
+pub use chat::ChatArgs;
 pub use engine::{BackendArgs, EngineArgs, PromptArgs, SettingArg};
 pub use eval::{EvalCommand, PerplexityArgs, TopArgs};
+pub use generated::{CompletionsArgs, ManArgs};
 pub use plugins::{
     PluginsCommand, PluginsInspectArgs, PluginsListArgs, PluginsPathsArgs, PluginsTestArgs, PluginsVerifyArgs,
 };
@@ -21,6 +25,7 @@ pub use run::{RunArgs, SamplingArgs};
 const EXAMPLES: &str = "\
 Examples:
   paceline run demo -p \"fn main() {\"        continue a text
+  paceline chat model.gguf                  talk with a model
   paceline models inspect demo              what is in a model file
   paceline models verify model.gguf         every fault of a file, before it is trusted
   paceline tokenize demo \"Hello, world\"     text to token ids
@@ -86,6 +91,8 @@ pub struct GlobalArgs {
 pub enum Command {
     /// Continue a text
     Run(RunArgs),
+    /// Talk with a model
+    Chat(ChatArgs),
     /// Measure a model on a text
     #[command(subcommand)]
     Eval(EvalCommand),
@@ -101,6 +108,10 @@ pub enum Command {
     Plugins(PluginsCommand),
     /// List the devices that models can run on
     Devices(DevicesArgs),
+    /// Write what makes a shell complete this program's arguments
+    Completions(CompletionsArgs),
+    /// Write the manual page
+    Man(ManArgs),
 }
 
 /// Commands on model files.

@@ -1,7 +1,7 @@
 //! Reads texts that are given to commands.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::Path;
 
 use crate::args::PromptArgs;
@@ -45,20 +45,54 @@ pub fn stdin_text() -> Result<String, Failure> {
     read(io::stdin(), "standard input")
 }
 
-fn file_text(path: &Path) -> Result<String, Failure> {
+/// The text of a file.
+pub fn file_text(path: &Path) -> Result<String, Failure> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(|error| unreadable(&name, &error))?;
     read(file, &name)
+}
+
+/// The next message from standard input; `None` at its end. A line that ends with a backslash goes on with the next.
+/// `ask` is called before each line.
+pub fn message(ask: impl Fn()) -> Result<Option<String>, Failure> {
+    let mut message = String::new();
+    loop {
+        ask();
+        let room = MOST_BYTES.saturating_sub(message.len() as u64);
+        let mut bytes = Vec::new();
+        let line = io::stdin().lock().take(room + 1).read_until(b'\n', &mut bytes);
+        line.map_err(|error| unreadable("standard input", &error))?;
+        if bytes.is_empty() {
+            return Ok(Some(message).filter(|message| !message.is_empty()));
+        }
+        if bytes.len() as u64 > room {
+            return Err(too_long("a message"));
+        }
+        let line = utf8(bytes, "a message")?;
+        let line = line.trim_end_matches(['\n', '\r']);
+        match line.strip_suffix('\\') {
+            Some(line) => message.extend([line, "\n"]),
+            None => return Ok(Some(message + line)),
+        }
+    }
 }
 
 fn read(source: impl Read, name: &str) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     source.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(name, &error))?;
     if bytes.len() as u64 > MOST_BYTES {
-        let message =
-            format!("{name} has more than {}, the most that a text may have", text::bytes(MOST_BYTES));
-        return Err(Failure::new(Exit::Failed, message).hint("give a part of it"));
+        return Err(too_long(name));
     }
+    utf8(bytes, name)
+}
+
+fn too_long(name: &str) -> Failure {
+    let most = text::bytes(MOST_BYTES);
+    Failure::new(Exit::Failed, format!("{name} has more than {most}, the most that a text may have"))
+        .hint("give a part of it")
+}
+
+fn utf8(bytes: Vec<u8>, name: &str) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         Failure::new(Exit::Failed, format!("{name} is not UTF-8 text at byte {offset}"))

@@ -37,6 +37,12 @@ impl Interrupt {
         self.0.heeded.store(true, Ordering::Relaxed);
     }
 
+    /// There is nothing to finish any more: Ctrl-C ends the program again, and what was pressed before is forgotten.
+    pub fn disregard(&self) {
+        self.0.heeded.store(false, Ordering::Relaxed);
+        self.0.requested.store(false, Ordering::Relaxed);
+    }
+
     /// Whether the command should end.
     pub fn requested(&self) -> bool {
         self.0.requested.load(Ordering::Relaxed)

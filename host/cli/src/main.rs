@@ -5,7 +5,8 @@
 //! - `printer` is the one way to write: data to standard output, everything else to standard error;
 //! - `exit` lists the exit codes, `failure` is the error that every command returns;
 //! - `model_source` finds the model that a user names, `tokenizer` builds its tokenizer;
-//! - `input` reads texts; `interrupt` is Ctrl-C;
+//! - `input` reads texts; `conversation` makes prompts of messages; `interrupt` is Ctrl-C;
+//! - `sampling` says how tokens are chosen;
 //! - `app` holds what commands share: the printer and the plugins;
 //! - `junit` writes what came out of tests for other programs;
 //! - `backends` picks backends and checks settings; `engine_setup` puts a model on a backend, for commands that run it.
@@ -17,6 +18,7 @@ mod args;
 mod backends;
 mod builtins;
 mod commands;
+mod conversation;
 mod demo_model;
 mod engine_setup;
 mod exit;
@@ -27,6 +29,7 @@ mod junit;
 mod logging;
 mod model_source;
 mod printer;
+mod sampling;
 mod table;
 mod text;
 mod tokenizer;
@@ -47,7 +50,7 @@ fn main() -> ExitCode {
         return probe_main(phase, &file);
     }
     let args = Args::parse();
-    let printer = Printer::new(args.global.quiet, !args.global.no_progress);
+    let printer = Printer::new(args.global.quiet, args.global.verbose > 0, !args.global.no_progress);
     let mut app = App::new(printer, args.global.plugin.clone());
     let outcome = logging::start(&args.global)
         .and_then(|()| commands::run(&args.command, &mut app))

@@ -21,10 +21,12 @@ const SHOWN_PROMPT: usize = 2000;
 /// Writes for all commands.
 pub struct Printer {
     quiet: bool,
+    verbose: bool,
     progress: bool,
     colour: bool,
     stdout: BufWriter<Stdout>,
     stdout_is_terminal: bool,
+    stdin_is_terminal: bool,
     /// Whether a streamed text stopped within a line.
     mid_line: bool,
 }
@@ -44,14 +46,17 @@ pub fn stderr_colours() -> bool {
 }
 
 impl Printer {
-    /// `quiet` leaves out status; `progress` allows progress, which only a terminal shows.
-    pub fn new(quiet: bool, progress: bool) -> Self {
+    /// `quiet` leaves out status, `verbose` lets details through; `progress` allows progress, which only a terminal
+    /// shows.
+    pub fn new(quiet: bool, verbose: bool, progress: bool) -> Self {
         let stdout = io::stdout();
         Self {
             quiet,
+            verbose,
             progress: progress && !quiet && io::stderr().is_terminal(),
             colour: stderr_colours(),
             stdout_is_terminal: stdout.is_terminal(),
+            stdin_is_terminal: io::stdin().is_terminal(),
             stdout: BufWriter::new(stdout),
             mid_line: false,
         }
@@ -60,6 +65,11 @@ impl Printer {
     /// Writes a line of data.
     pub fn line(&mut self, line: impl Display) -> Result<(), Failure> {
         writeln!(self.stdout, "{line}").map_err(Failure::output)
+    }
+
+    /// Writes a text of this program's own that has its line breaks.
+    pub fn own_text(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.stdout.write_all(bytes).map_err(Failure::output)
     }
 
     /// Writes text that comes from a model or a file, exactly as it is. A terminal gets control characters in
@@ -116,6 +126,13 @@ impl Printer {
         self.line(format_args!("{value:#}"))
     }
 
+    /// Writes a JSON document as one line, keys in alphabetical order.
+    pub fn json_line(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
+        let mut value = value.clone();
+        value.sort_all_objects();
+        self.line(value)
+    }
+
     /// Writes out what is still in the buffer.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.stdout.flush().map_err(Failure::output)
@@ -125,6 +142,29 @@ impl Printer {
     pub fn status(&self, text: impl Display) {
         if !self.quiet {
             to_stderr(format_args!("{text}"));
+        }
+    }
+
+    /// Says something that only `--verbose` asks for.
+    pub fn detail(&self, text: impl Display) {
+        if self.verbose {
+            self.status(text);
+        }
+    }
+
+    /// Shows that a line can be typed now, if someone types at a terminal.
+    pub fn ask(&self) {
+        self.to_typist("> ");
+    }
+
+    /// Ends the line of [`Printer::ask`] if nothing was typed.
+    pub fn asked_in_vain(&self) {
+        self.to_typist("\n");
+    }
+
+    fn to_typist(&self, text: &str) {
+        if self.stdin_is_terminal && io::stderr().is_terminal() {
+            let _ = write!(io::stderr(), "{text}");
         }
     }
 

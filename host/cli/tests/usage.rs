@@ -18,13 +18,16 @@ fn without_a_command() {
     Usage: paceline [OPTIONS] <COMMAND>
 
     Commands:
-      run         Continue a text
-      eval        Measure a model on a text
-      models      Look into model files
-      tokenize    Show the token ids of a text
-      detokenize  Show the text of token ids
-      plugins     Show the plugins
-      devices     List the devices that models can run on
+      run          Continue a text
+      chat         Talk with a model
+      eval         Measure a model on a text
+      models       Look into model files
+      tokenize     Show the token ids of a text
+      detokenize   Show the text of token ids
+      plugins      Show the plugins
+      devices      List the devices that models can run on
+      completions  Write what makes a shell complete this program's arguments
+      man          Write the manual page
 
     Options:
       -h, --help     Print help (see more with '--help')
@@ -41,6 +44,7 @@ fn without_a_command() {
 
     Examples:
       paceline run demo -p "fn main() {"        continue a text
+      paceline chat model.gguf                  talk with a model
       paceline models inspect demo              what is in a model file
       paceline models verify model.gguf         every fault of a file, before it is trusted
       paceline tokenize demo "Hello, world"     text to token ids
@@ -61,13 +65,16 @@ fn help_in_full() {
     Usage: paceline [OPTIONS] <COMMAND>
 
     Commands:
-      run         Continue a text
-      eval        Measure a model on a text
-      models      Look into model files
-      tokenize    Show the token ids of a text
-      detokenize  Show the text of token ids
-      plugins     Show the plugins
-      devices     List the devices that models can run on
+      run          Continue a text
+      chat         Talk with a model
+      eval         Measure a model on a text
+      models       Look into model files
+      tokenize     Show the token ids of a text
+      detokenize   Show the text of token ids
+      plugins      Show the plugins
+      devices      List the devices that models can run on
+      completions  Write what makes a shell complete this program's arguments
+      man          Write the manual page
 
     Options:
       -h, --help
@@ -103,6 +110,7 @@ fn help_in_full() {
 
     Examples:
       paceline run demo -p "fn main() {"        continue a text
+      paceline chat model.gguf                  talk with a model
       paceline models inspect demo              what is in a model file
       paceline models verify model.gguf         every fault of a file, before it is trusted
       paceline tokenize demo "Hello, world"     text to token ids

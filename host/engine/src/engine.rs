@@ -11,12 +11,13 @@ use crate::memory::MemoryPlan;
 use crate::model::Model;
 use crate::programs::{ProgramKey, Want};
 use crate::step::{ContextShape, KV_BLOCK, most_updates};
+use paceline_plugin_api::ErrorKind;
 use paceline_plugin_api::backend::Counters;
 use paceline_plugin_api::client::BackendClient;
 use paceline_plugin_api::graph::DType;
+use std::mem::ManuallyDrop;
+use std::time::Duration;
 
-/// How long a launch may take before the engine gives up on the device.
-const LAUNCH_TIMEOUT_NS: u64 = 600_000_000_000;
 /// Context of a model that was trained for more, when none is asked for.
 const DEFAULT_CONTEXT: u32 = 8192;
 
@@ -37,6 +38,8 @@ pub struct EngineOptions {
     pub outputs: u32,
     /// Types of cached keys and values.
     pub kv_types: [DType; 2],
+    /// How long a launch may take before the engine gives up on the device.
+    pub launch_timeout: Duration,
 }
 
 impl Default for EngineOptions {
@@ -49,6 +52,7 @@ impl Default for EngineOptions {
             microbatch: 512,
             outputs: 16,
             kv_types: [DType::F16; 2],
+            launch_timeout: Duration::from_secs(600),
         }
     }
 }
@@ -112,7 +116,10 @@ pub struct Engine {
     model: Model,
     context: ContextShape,
     options: EngineOptions,
-    loaded: Loaded,
+    /// Dropped by hand: not while a launch that hangs may still use it.
+    loaded: ManuallyDrop<Loaded>,
+    /// A launch did not end in time, and may still write to the device's memory.
+    hangs: bool,
     pool: BlockPool,
     sequences: Vec<SequenceState>,
     /// Blocks that runs have taken but whose table entries are not yet on the device: (slot, column, block).
@@ -144,7 +151,8 @@ impl Engine {
             .collect();
         let pool = BlockPool::new(context.blocks());
         let updates = Vec::with_capacity(context.blocks() as usize);
-        Ok(Self { model, context, options, loaded, pool, sequences, updates, timeline: 0 })
+        let loaded = ManuallyDrop::new(loaded);
+        Ok(Self { model, context, options, loaded, hangs: false, pool, sequences, updates, timeline: 0 })
     }
 
     /// The model.
@@ -223,9 +231,16 @@ impl Engine {
     ///
     /// # Errors
     /// Rows that do not fit the microbatch, a sequence or the outputs; ids outside of the vocabulary; a backend that
-    /// fails. The sequences are unchanged then, except that a failed launch leaves recurrent state undefined: the
-    /// sequences of that run must be cleared.
+    /// fails; outputs that are not numbers. A request that is refused changes nothing. After a launch that failed, or
+    /// whose outputs are not numbers, what the run's sequences hold is undefined: they must be cleared. After one that
+    /// did not end in time the engine is of no use any more.
     pub fn run(&mut self, rows: &[Rows<'_>], want: Want) -> Result<Outputs<'_>> {
+        if self.hangs {
+            return Err(EngineError::Request(format!(
+                "an earlier launch on backend `{}` did not end in time; make a new engine",
+                self.loaded.device.plugin()
+            )));
+        }
         let (total, outputs) = self.check(rows)?;
         self.take_blocks(rows)?;
         let key = self.key(total, outputs, want)?;
@@ -233,19 +248,26 @@ impl Engine {
         self.write_parameters(index, rows);
         let value = self.timeline + 1;
         let (executable, semaphore) = self.loaded.executable(index)?;
-        let launched =
-            executable.launch(0, semaphore, value).and_then(|()| semaphore.wait(value, LAUNCH_TIMEOUT_NS));
+        let timeout = u64::try_from(self.options.launch_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let launched = executable.launch(0, semaphore, value).and_then(|()| semaphore.wait(value, timeout));
         if let Err(source) = launched {
-            self.loaded.reset()?;
-            self.timeline = 0;
+            if source.kind == ErrorKind::Timeout {
+                self.hangs = true;
+                return Err(EngineError::backend(self.loaded.device.plugin(), "running a step")(source));
+            }
+            // The caller learns of the launch. What the reset may meet, on a lost device, the next run meets too.
+            if self.loaded.reset().is_ok() {
+                self.timeline = 0;
+            }
             return Err(EngineError::backend(self.loaded.device.plugin(), "running a step")(source));
         }
         self.timeline = value;
         self.updates.clear();
-        let position = rows.first().map_or(0, |r| self.sequence_length(r.sequence));
         for part in rows {
             self.sequences[part.sequence.0 as usize].length += part.tokens.len() as u32;
         }
+        // For errors: the last row of the first sequence, whose output is wanted most often.
+        let position = rows.first().map_or(0, |r| self.sequence_length(r.sequence).saturating_sub(1));
         self.outputs(index, outputs, want, position)
     }
 
@@ -369,6 +391,16 @@ impl Engine {
         let width = if want == Want::Logits { vocabulary } else { 1 };
         let bytes = &block[places.output..places.output + count * width * 4];
         Ok(Outputs { want, bytes, count, vocabulary })
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Memory that a hanging launch may still write to is never given back.
+        if !self.hangs {
+            // SAFETY: not used again: this is the drop of its owner.
+            unsafe { ManuallyDrop::drop(&mut self.loaded) };
+        }
     }
 }
 

@@ -152,5 +152,5 @@ fn choose(outputs: &crate::engine::Outputs<'_>, sampler: &mut Sampler, position:
     if let Some(logits) = outputs.logits(0) {
         return sampler.sample(logits, position as u64);
     }
-    outputs.id(0).ok_or(EngineError::NotFinite { position })
+    outputs.id(0).ok_or(EngineError::NotFinite { position: position.saturating_sub(1) })
 }

@@ -75,7 +75,8 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = number, allow_negative_numbers = true)]
     pub repeat_penalty: f32,
 
-    /// Seed of the choices: the same seed gives the same text; a new one each time, shown at the end, if left out
+    /// Seed of the choices: the same seed gives the same text; a new one each time, shown with the statistics, if left
+    /// out
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }

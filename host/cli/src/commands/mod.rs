@@ -1,9 +1,12 @@
 //! The commands, one file each. A new command is a variant in `args`, a file here, and an arm below.
 
+mod chat;
+mod completions;
 mod detokenize;
 mod devices;
 mod eval_perplexity;
 mod eval_top;
+mod man;
 mod models_inspect;
 mod models_verify;
 mod plugins_inspect;
@@ -25,6 +28,7 @@ use crate::failure::Failure;
 pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => run::run(args, app),
+        Command::Chat(args) => chat::run(args, app),
         Command::Eval(EvalCommand::Top(args)) => eval_top::run(args, app),
         Command::Eval(EvalCommand::Perplexity(args)) => eval_perplexity::run(args, app),
         Command::Models(ModelsCommand::Inspect(args)) => models_inspect::run(args, app),
@@ -38,5 +42,7 @@ pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
         Command::Plugins(PluginsCommand::Verify(args)) => plugins_verify::run(args, app),
         Command::Plugins(PluginsCommand::Test(args)) => plugins_test::run(args, app),
         Command::Devices(args) => devices::run(args, app),
+        Command::Completions(args) => completions::run(args, app),
+        Command::Man(args) => man::run(args, app),
     }
 }

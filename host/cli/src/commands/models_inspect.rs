@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::args::InspectArgs;
+use crate::conversation::TEMPLATE_KEY;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::model_source::ModelSource;
@@ -14,7 +15,6 @@ use crate::printer::Printer;
 use crate::table::Columns;
 use crate::text;
 
-const TEMPLATE_KEY: &str = "tokenizer.chat_template";
 /// Characters of a value that a line shows.
 const SHOWN_CHARACTERS: usize = 64;
 /// Elements of an array that JSON shows.

@@ -1,30 +1,27 @@
 //! `run`: continues a text.
 
 use std::cell::RefCell;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use paceline_engine::{
-    Engine, GenerationOptions, GenerationReport, Sampler, SamplerOptions, SequenceId, StopReason,
-};
+use paceline_engine::{Engine, GenerationOptions, GenerationReport, Sampler, SequenceId};
 use paceline_plugin_api::backend::Counters;
 use paceline_text::{StopMatcher, TextDelta, TextStream, Tokenizer};
 
 use crate::app::App;
-use crate::args::{RunArgs, SamplingArgs};
+use crate::args::RunArgs;
 use crate::commands::run_report::{Ending, Outcome};
 use crate::engine_setup::Setup;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::printer::{Printer, Unit};
-use crate::{input, tokenizer};
+use crate::{input, sampling, tokenizer};
 
 /// Runs the command.
 pub fn run(args: &RunArgs, app: &mut App) -> Result<Exit, Failure> {
     let setup = Setup::new(&args.model, &args.engine, app)?;
-    let sampler = Sampler::new(sampler_options(&args.sampling), setup.model.shape().vocabulary as usize)?;
+    let sampler = Sampler::new(sampling::options(&args.sampling), setup.model.shape().vocabulary as usize)?;
     let prompt = input::prompt(&args.prompt)?;
     let prompt_ids = tokenizer::encode(&setup.tokenizer, &prompt, args.special)?;
     setup.check(&prompt_ids, args.ctx)?;
@@ -43,24 +40,6 @@ pub fn run(args: &RunArgs, app: &mut App) -> Result<Exit, Failure> {
         app.printer.status(outcome.statistics());
     }
     Ok(if outcome.ending == Ending::Interrupted { Exit::Interrupted } else { Exit::Ok })
-}
-
-fn sampler_options(args: &SamplingArgs) -> SamplerOptions {
-    SamplerOptions {
-        temperature: args.temp,
-        top_k: args.top_k,
-        top_p: args.top_p,
-        min_p: args.min_p,
-        repeat_penalty: args.repeat_penalty,
-        seed: args.seed.unwrap_or_else(random_seed),
-        ..SamplerOptions::default()
-    }
-}
-
-/// A seed that differs each time, and is short enough to be typed again.
-fn random_seed() -> u64 {
-    // The standard library seeds its hash maps from the system's random numbers.
-    RandomState::new().build_hasher().finish() >> 32
 }
 
 /// Everything that a generation needs but the engine.
@@ -135,14 +114,8 @@ impl Generation<'_> {
         continuation: Continuation<'_>,
         counted_before: Option<Counters>,
     ) -> Outcome {
-        let ending = match (report.stop, continuation.stop) {
-            // Text that was held back may turn out to be a stop text at the end.
-            (_, Some(text)) => Ending::StopText(text),
-            (StopReason::EndToken, _) => Ending::EndToken,
-            (StopReason::Length, _) => Ending::Length,
-            (StopReason::ContextFull, _) => Ending::ContextFull,
-            (StopReason::Stopped, _) => Ending::Interrupted,
-        };
+        // Text that was held back may turn out to be a stop text at the end.
+        let ending = continuation.stop.map_or_else(|| report.stop.into(), Ending::StopText);
         Outcome {
             prompt_ids: self.prompt_ids.clone(),
             ids: continuation.ids,

@@ -1,8 +1,8 @@
-//! What `run` says about a generation.
+//! What `run` and `chat` say about a generation.
 
 use std::time::Duration;
 
-use paceline_engine::{Engine, GenerationReport, MemoryRow, SamplerOptions};
+use paceline_engine::{Engine, GenerationReport, MemoryRow, SamplerOptions, StopReason};
 use paceline_plugin_api::backend::{ArenaClass, Counters};
 use serde_json::{Value, json};
 
@@ -35,13 +35,25 @@ impl Ending {
         }
     }
 
-    fn code(&self) -> &'static str {
+    /// The word for programs.
+    pub fn code(&self) -> &'static str {
         match self {
             Self::EndToken => "end_token",
             Self::Length => "length",
             Self::ContextFull => "context_full",
             Self::StopText(_) => "stop_text",
             Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl From<StopReason> for Ending {
+    fn from(stop: StopReason) -> Self {
+        match stop {
+            StopReason::EndToken => Self::EndToken,
+            StopReason::Length => Self::Length,
+            StopReason::ContextFull => Self::ContextFull,
+            StopReason::Stopped => Self::Interrupted,
         }
     }
 }
@@ -69,25 +81,7 @@ pub struct Outcome {
 impl Outcome {
     /// The line of statistics.
     pub fn statistics(&self) -> String {
-        let report = &self.report;
-        let part = |count: usize, time: Duration, per_second: f64| {
-            let mut part = format!("{} in {}", text::counted(count as u64, "token"), text::duration(time));
-            if per_second > 0.0 {
-                part.push_str(&format!(", {}", text::rate(per_second, "tokens")));
-            }
-            part
-        };
-        let mut line = format!(
-            "prompt {}; generated {}; {}",
-            part(report.prompt_tokens, report.prompt_time, report.prompt_rate()),
-            part(report.generated_tokens, report.generation_time, report.generation_rate()),
-            self.ending.in_words()
-        );
-        // Without temperature nothing is drawn.
-        if self.sampler.temperature > 0.0 {
-            line.push_str(&format!("; seed {}", self.sampler.seed));
-        }
-        line
+        statistics(&self.report, &self.ending, &self.sampler)
     }
 
     /// Everything, for programs.
@@ -126,6 +120,28 @@ impl Outcome {
             "generation_per_second": report.generation_rate(),
         })
     }
+}
+
+/// The line of statistics of a generation.
+pub fn statistics(report: &GenerationReport, ending: &Ending, sampler: &SamplerOptions) -> String {
+    let part = |count: usize, time: Duration, per_second: f64| {
+        let mut part = format!("{} in {}", text::counted(count as u64, "token"), text::duration(time));
+        if per_second > 0.0 {
+            part.push_str(&format!(", {}", text::rate(per_second, "tokens")));
+        }
+        part
+    };
+    let mut line = format!(
+        "prompt {}; generated {}; {}",
+        part(report.prompt_tokens, report.prompt_time, report.prompt_rate()),
+        part(report.generated_tokens, report.generation_time, report.generation_rate()),
+        ending.in_words()
+    );
+    // Without temperature nothing is drawn.
+    if sampler.temperature > 0.0 {
+        line.push_str(&format!("; seed {}", sampler.seed));
+    }
+    line
 }
 
 fn sampler_json(sampler: &SamplerOptions) -> Value {

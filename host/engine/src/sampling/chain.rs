@@ -119,7 +119,8 @@ impl Sampler {
     /// Logits that are not numbers.
     pub fn sample(&mut self, logits: &[f32], position: u64) -> Result<u32> {
         if logits.iter().any(|l| l.is_nan()) || logits.is_empty() {
-            return Err(EngineError::NotFinite { position: position as usize });
+            // The error is about the row that the logits are of.
+            return Err(EngineError::NotFinite { position: position.saturating_sub(1) as usize });
         }
         self.candidates.clear();
         let all = logits.iter().enumerate();
