@@ -4,18 +4,19 @@
 //! Handles are boxes of [`Handle`]; the C side sees opaque pointers. A panic inside a call poisons the handle that
 //! it was made on: every later call on it answers `POISONED`.
 
+mod handle;
+
+use handle::Handle;
+
 use crate::abi::{self, BackendTable, Bytes, Status, Str, code};
 use crate::backend::{
     Arena, ArenaClass, Backend, Device, Executable, Load, NodePlan, Plan, Point, Semaphore, Span, Uses,
     WeightImport, WeightUse,
 };
-use crate::error::{Error, ErrorKind, Result, catch, guard, read_argument, write_sized};
+use crate::error::{Error, ErrorKind, Result, guard, read_argument, write_sized};
 use crate::graph::{DType, Graph, Shape};
-use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Ties a backend type to its one instance in this library.
 pub trait Instance: 'static {
@@ -23,64 +24,6 @@ pub trait Instance: 'static {
     type Backend: Backend;
     /// The instance, made on first use.
     fn get() -> &'static Self::Backend;
-}
-
-struct Handle<T> {
-    value: T,
-    poisoned: AtomicBool,
-    last_error: Mutex<Option<Error>>,
-}
-
-impl<T> Handle<T> {
-    fn leak(value: T) -> *mut c_void {
-        let handle = Handle { value, poisoned: AtomicBool::new(false), last_error: Mutex::new(None) };
-        Box::into_raw(Box::new(handle)).cast()
-    }
-
-    /// # Safety
-    /// `pointer` must be null or a live handle of this type.
-    unsafe fn get<'a>(pointer: *mut c_void) -> Result<&'a Handle<T>> {
-        // SAFETY: by the contract of this function.
-        unsafe { pointer.cast::<Handle<T>>().as_ref() }.ok_or_else(|| Error::invalid("a null handle"))
-    }
-
-    /// # Safety
-    /// `pointer` must be null or a live handle of this type that nothing uses any more.
-    unsafe fn free(pointer: *mut c_void) {
-        if !pointer.is_null() {
-            // A panic in a destructor must not cross the ABI; the memory is then lost.
-            let _ = catch(|| {
-                // SAFETY: by the contract of this function.
-                drop(unsafe { Box::from_raw(pointer.cast::<Handle<T>>()) });
-                Ok(())
-            });
-        }
-    }
-
-    fn call<R>(&self, call: impl FnOnce(&T) -> Result<R>) -> Result<R> {
-        if self.poisoned.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Poisoned, "an earlier panic made this handle unusable"));
-        }
-        let result = catch(|| call(&self.value));
-        if matches!(&result, Err(error) if error.kind == ErrorKind::Panic) {
-            self.poisoned.store(true, Ordering::Release);
-        }
-        result
-    }
-
-    /// A call that reports by code and keeps its text in the handle.
-    fn hot(&self, call: impl FnOnce(&T) -> Result<()>) -> i32 {
-        match self.call(call) {
-            Ok(()) => code::OK,
-            Err(error) => {
-                let number = error.kind.code();
-                if let Ok(mut last) = self.last_error.lock() {
-                    *last = Some(error);
-                }
-                number
-            }
-        }
-    }
 }
 
 /// # Safety
@@ -587,8 +530,7 @@ impl<I: Instance> Table<I> {
         let Ok(handle) = (unsafe { Handle::<Exe<I>>::get(executable) }) else {
             return std::ptr::null_mut();
         };
-        let last = handle.last_error.lock().ok().and_then(|mut last| last.take());
-        last.map_or(std::ptr::null_mut(), Error::into_status)
+        handle.take_last_error().map_or(std::ptr::null_mut(), Error::into_status)
     }
 
     unsafe extern "C" fn state_export(

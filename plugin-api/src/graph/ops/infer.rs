@@ -1,0 +1,299 @@
+//! The shapes of each operation: what its inputs must be, and what its outputs are.
+
+use super::{Context, DType, Output, Shape, StateKind, Value, ValueKind, dimension};
+
+type Outputs = Result<Vec<Output>, String>;
+
+fn like(value: &Value) -> Output {
+    Output { dtype: DType::F32, shape: value.shape, live: value.live }
+}
+
+fn shaped(dtype: DType, dims: &[u32], live: Option<super::ValueId>) -> Result<Output, String> {
+    let shape = Shape::new(dims).ok_or("more than 4 dimensions")?;
+    Ok(Output { dtype, shape, live })
+}
+
+fn faults() -> Result<Output, String> {
+    shaped(DType::I32, &[1], None)
+}
+
+fn matrix(context: &Context<'_>, index: usize) -> Result<(u32, u32), String> {
+    let value = context.value(index)?;
+    match (value.kind, value.shape.dims()) {
+        (ValueKind::Weight, &[rows, columns]) => Ok((rows, columns)),
+        _ => Err(format!("input {index} must be a weight of 2 dimensions")),
+    }
+}
+
+pub fn same_as_first(c: &Context<'_>) -> Outputs {
+    c.count(1)?;
+    Ok(vec![like(c.elements(0)?)])
+}
+
+pub fn over_last_axis(c: &Context<'_>) -> Outputs {
+    c.count(1)?;
+    Ok(vec![like(c.last_axis(0)?)])
+}
+
+pub fn embed(c: &Context<'_>) -> Outputs {
+    c.count(2)?;
+    let ids = c.indices(0, 1)?;
+    let (_, width) = matrix(c, 1)?;
+    Ok(vec![shaped(DType::F32, &[ids.shape.first(), width], ids.live)?, faults()?])
+}
+
+pub fn rms_norm(c: &Context<'_>) -> Outputs {
+    let (weight, gate) = (c.attributes.flag("weight"), c.attributes.flag("gate"));
+    c.count(1 + usize::from(weight) + usize::from(gate))?;
+    let x = c.last_axis(0)?;
+    if weight {
+        c.elements_of(1, &[x.shape.last()])?;
+    }
+    if gate {
+        let gate = c.elements(1 + usize::from(weight))?;
+        if gate.shape != x.shape || gate.live != x.live {
+            return Err("the gate has another shape or live count than x".into());
+        }
+    }
+    Ok(vec![like(x)])
+}
+
+pub fn linear(c: &Context<'_>) -> Outputs {
+    let bias = c.attributes.flag("bias");
+    c.count(2 + usize::from(bias))?;
+    let x = c.elements(0)?;
+    let (rows, columns) = matrix(c, 1)?;
+    if x.shape.rank() != 2 || x.shape.last() != columns {
+        return Err(format!("x is {}, the weight takes [R,{columns}]", x.shape));
+    }
+    if bias {
+        c.elements_of(2, &[rows])?;
+    }
+    Ok(vec![Output { dtype: DType::F32, shape: x.shape.with_last(rows), live: x.live }])
+}
+
+pub fn broadcast(c: &Context<'_>) -> Outputs {
+    c.count(2)?;
+    let (x, y) = (c.elements(0)?, c.elements(1)?);
+    let same_rows = y.shape.rank() < x.shape.rank() || y.live == x.live;
+    if !x.shape.dims().ends_with(y.shape.dims()) || y.shape.rank() == 0 || !same_rows {
+        return Err(format!("{} does not broadcast to {}", y.shape, x.shape));
+    }
+    Ok(vec![like(x)])
+}
+
+pub fn activation(c: &Context<'_>) -> Outputs {
+    let kind = c.attributes.text("kind");
+    if !["silu", "gelu", "gelu_tanh", "sigmoid", "softplus", "tanh", "exp"].contains(&kind) {
+        return Err(format!("activation `{kind}` is not known"));
+    }
+    same_as_first(c)
+}
+
+pub fn glu(c: &Context<'_>) -> Outputs {
+    c.count(2)?;
+    let kind = c.attributes.text("kind");
+    if !["silu", "gelu", "gelu_tanh", "sigmoid"].contains(&kind) {
+        return Err(format!("activation `{kind}` is not known"));
+    }
+    let (gate, up) = (c.elements(0)?, c.elements(1)?);
+    if gate.shape != up.shape || gate.live != up.live {
+        return Err(format!("gate {} and up {} differ", gate.shape, up.shape));
+    }
+    Ok(vec![like(gate)])
+}
+
+pub fn reshape(c: &Context<'_>) -> Outputs {
+    c.count(1)?;
+    let x = c.elements(0)?;
+    let dims: Vec<u32> =
+        c.attributes.integers("dims").iter().map(|&d| dimension(d)).collect::<Result<_, _>>()?;
+    let output = shaped(DType::F32, &dims, x.live)?;
+    if output.shape.elements() != x.shape.elements()
+        || (x.live.is_some() && output.shape.first() != x.shape.first())
+    {
+        return Err(format!("{} cannot become {}", x.shape, output.shape));
+    }
+    Ok(vec![output])
+}
+
+pub fn slice(c: &Context<'_>) -> Outputs {
+    c.count(1)?;
+    let x = c.last_axis(0)?;
+    let (offset, length) = (c.attributes.integer("offset"), c.attributes.integer("length"));
+    let width = i64::from(x.shape.last());
+    if offset < 0 || length < 1 || offset > width || length > width - offset {
+        return Err(format!("{offset}+{length} is outside of {}", x.shape));
+    }
+    Ok(vec![Output { shape: x.shape.with_last(dimension(length)?), ..like(x) }])
+}
+
+pub fn concat(c: &Context<'_>) -> Outputs {
+    let first = c.last_axis(0)?;
+    let mut width = 0u32;
+    for index in 0..c.inputs.len() {
+        let part = c.elements(index)?;
+        if part.shape.with_last(1) != first.shape.with_last(1) || part.live != first.live {
+            return Err(format!("{} and {} differ in more than the last axis", first.shape, part.shape));
+        }
+        width = width.checked_add(part.shape.last()).ok_or("too wide")?;
+    }
+    Ok(vec![Output { shape: first.shape.with_last(width), ..like(first) }])
+}
+
+pub fn rope(c: &Context<'_>) -> Outputs {
+    let factors = c.attributes.flag("factors");
+    c.count(2 + usize::from(factors))?;
+    let x = c.elements(0)?;
+    let positions = c.indices(1, 1)?;
+    let rotary = c.attributes.integer("rotary");
+    if x.shape.rank() != 3 || positions.shape.first() != x.shape.first() || positions.live != x.live {
+        return Err(format!("x is {}, positions are {}", x.shape, positions.shape));
+    }
+    if rotary < 2 || rotary % 2 != 0 || rotary > i64::from(x.shape.last()) {
+        return Err(format!("a rotary width of {rotary} does not fit a head of {}", x.shape.last()));
+    }
+    let positive = ["base", "divisor"].iter().all(|key| c.attributes.float(key) > 0.0);
+    if !["half", "adjacent"].contains(&c.attributes.text("pairing")) || !positive {
+        return Err("pairing must be half or adjacent, base and divisor positive".into());
+    }
+    if factors {
+        let value = c.elements_of(2, &[rotary as u32 / 2])?;
+        if value.kind != ValueKind::Weight {
+            return Err("factors must be a weight".into());
+        }
+    }
+    Ok(vec![like(x)])
+}
+
+pub fn table_update(c: &Context<'_>) -> Outputs {
+    c.count(2)?;
+    let table = c.state(0, StateKind::Table, 2)?;
+    let updates = c.indices(1, 2)?;
+    if table.dtype != DType::I32 || updates.shape.last() != 3 {
+        return Err("the table must be i32 and updates [U,3]".into());
+    }
+    Ok(Vec::new())
+}
+
+pub fn kv_append(c: &Context<'_>) -> Outputs {
+    c.count(5)?;
+    let (k, v) = (c.elements(0)?, c.elements(1)?);
+    let cells = c.indices(4, 1)?;
+    if c.cache(2, None)?.shape.first() != c.cache(3, None)?.shape.first() {
+        return Err("the caches of keys and values differ in their number of blocks".into());
+    }
+    for (index, rows) in [(2, k), (3, v)] {
+        let &[count, heads, width] = rows.shape.dims() else {
+            return Err("k and v must be [R,H,d]".into());
+        };
+        if c.cache(index, Some(width))?.shape.dims()[2] != heads {
+            return Err(format!("input {index} has another number of heads"));
+        }
+        if cells.shape.first() != count || cells.live != rows.live {
+            return Err("cells and rows differ in number".into());
+        }
+    }
+    Ok(Vec::new())
+}
+
+pub fn attention(c: &Context<'_>) -> Outputs {
+    let sinks = c.attributes.flag("sinks");
+    c.count(5 + usize::from(sinks))?;
+    let q = c.elements(0)?;
+    let &[_, heads, width] = q.shape.dims() else {
+        return Err("q must be [R,H,d]".into());
+    };
+    let kv_heads = c.cache(1, Some(width))?.shape.dims()[2];
+    if c.cache(2, Some(width))?.shape.dims()[..3] != c.cache(1, None)?.shape.dims()[..3]
+        || heads % kv_heads != 0
+    {
+        return Err(format!("{heads} query heads do not share {kv_heads} KV heads"));
+    }
+    if c.state(3, StateKind::Table, 2)?.dtype != DType::I32 || c.attributes.integer("window") < 0 {
+        return Err("the block table must be i32 and the window not negative".into());
+    }
+    c.sequences(4)?;
+    if sinks {
+        c.elements_of(5, &[heads])?;
+    }
+    Ok(vec![like(q)])
+}
+
+pub fn conv_causal(c: &Context<'_>) -> Outputs {
+    c.count(4)?;
+    let (x, w) = (c.elements(0)?, c.elements(1)?);
+    let state = c.state(2, StateKind::PerSlot, 3)?;
+    c.sequences(3)?;
+    let (&[_, channels], &[rows, taps]) = (x.shape.dims(), w.shape.dims()) else {
+        return Err("x must be [R,C] and w [C,k]".into());
+    };
+    if rows != channels || taps < 2 || state.shape.dims()[1..] != [taps - 1, channels] {
+        return Err(format!("x {}, w {} and state {} do not fit", x.shape, w.shape, state.shape));
+    }
+    if state.dtype != DType::F32 || !["none", "silu"].contains(&c.attributes.text("activation")) {
+        return Err("the state must be f32 and the activation none or silu".into());
+    }
+    Ok(vec![like(x)])
+}
+
+pub fn gated_delta_net(c: &Context<'_>) -> Outputs {
+    c.count(7)?;
+    let (q, k, v) = (c.elements(0)?, c.elements(1)?, c.elements(2)?);
+    let state = c.state(5, StateKind::PerSlot, 4)?;
+    c.sequences(6)?;
+    let (&[rows, key_heads, key_width], &[_, value_heads, value_width]) = (q.shape.dims(), v.shape.dims())
+    else {
+        return Err("q and v must have 3 dimensions".into());
+    };
+    if k.shape != q.shape || v.shape.first() != rows || value_heads % key_heads != 0 {
+        return Err(format!("q {}, k {} and v {} do not fit", q.shape, k.shape, v.shape));
+    }
+    for index in [3, 4] {
+        c.elements_of(index, &[rows, value_heads])?;
+    }
+    if (0..5).any(|index| c.value(index).is_ok_and(|value| value.live != q.live)) {
+        return Err("the inputs differ in their live counts".into());
+    }
+    if state.dtype != DType::F32 || state.shape.dims()[1..] != [value_heads, key_width, value_width] {
+        return Err(format!("the state is {} {}", state.dtype, state.shape));
+    }
+    if c.attributes.text("mode") != "plain" {
+        return Err(format!("mode `{}` is not known", c.attributes.text("mode")));
+    }
+    Ok(vec![like(v)])
+}
+
+pub fn select_rows(c: &Context<'_>) -> Outputs {
+    c.count(2)?;
+    let x = c.elements(0)?;
+    let rows = c.indices(1, 1)?;
+    if x.shape.rank() < 2 {
+        return Err("x must have at least 2 dimensions".into());
+    }
+    Ok(vec![Output { dtype: DType::F32, shape: x.shape.with_first(rows.shape.first()), live: rows.live }])
+}
+
+fn logits<'a>(c: &'a Context<'_>) -> Result<&'a Value, String> {
+    c.count(1)?;
+    let x = c.elements(0)?;
+    if x.shape.rank() != 2 {
+        return Err("x must be [M,V]".into());
+    }
+    Ok(x)
+}
+
+pub fn argmax(c: &Context<'_>) -> Outputs {
+    let x = logits(c)?;
+    Ok(vec![shaped(DType::I32, &[x.shape.first()], x.live)?, faults()?])
+}
+
+pub fn top_k(c: &Context<'_>) -> Outputs {
+    let x = logits(c)?;
+    let k = dimension(c.attributes.integer("k"))?;
+    if k > x.shape.last() {
+        return Err(format!("k = {k} is more than {}", x.shape.last()));
+    }
+    let dims = [x.shape.first(), k];
+    Ok(vec![shaped(DType::I32, &dims, x.live)?, shaped(DType::F32, &dims, x.live)?])
+}

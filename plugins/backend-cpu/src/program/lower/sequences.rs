@@ -1,0 +1,221 @@
+//! Nodes that know positions or sequences: rotation, caches and tables, attention, convolution, the delta rule.
+
+use super::{Lowered, Lowering};
+use crate::kernels::conv::MAX_TAPS;
+use crate::kernels::kv::BLOCK;
+use crate::kernels::rope::RopePairing;
+use crate::program::{
+    AttentionWork, Cache, Check, ConvWork, DeltaWork, Kernel, Live, Rotation, RowKernel, StateLayout,
+};
+use paceline_plugin_api::graph::ops::Attributes;
+use paceline_plugin_api::graph::{Node, Value, ValueId};
+
+impl Lowering<'_> {
+    pub(super) fn rope(&mut self, node: &Node) -> Lowered<&'static str> {
+        let attributes = Attributes::of(node);
+        let value = self.value(node.inputs[0]);
+        let rotary = attributes.integer("rotary") as usize;
+        let rotation =
+            Rotation { rotary, base: attributes.float("base"), divisor: attributes.float("divisor") };
+        let pairing = match attributes.text("pairing") {
+            "half" => RopePairing::Halves,
+            "adjacent" => RopePairing::Adjacent,
+            other => return Err(format!("pairing `{other}` has no kernel")),
+        };
+        let known = self.rotations.iter().position(|&r| r == rotation);
+        let table = known.unwrap_or_else(|| {
+            self.rotations.push(rotation);
+            self.rotations.len() - 1
+        });
+        let positions = self.root(node.inputs[1]);
+        let factors = match node.inputs.get(2) {
+            Some(&id) => Some(self.elements(id)?),
+            None => None,
+        };
+        let angles = match self.angles.get(&(positions, table, factors)) {
+            Some(&known) => known,
+            None => {
+                let out = self.intermediate(value.shape.first() as usize * rotary * size_of::<f32>());
+                self.rows(self.value(node.inputs[1]), RowKernel::Angles { positions, table, factors, out });
+                self.angles.insert((positions, table, factors), out);
+                out
+            }
+        };
+        let kernel = RowKernel::Rope {
+            x: self.elements(node.inputs[0])?,
+            angles,
+            pairs: rotary / 2,
+            heads: value.shape.dims()[1] as usize,
+            pairing,
+            out: self.output(node.outputs[0])?,
+        };
+        self.rows(value, kernel);
+        Ok("rope")
+    }
+
+    pub(super) fn table_update(&mut self, node: &Node) -> Lowered<&'static str> {
+        let shape = table_shape(self.value(node.inputs[0]));
+        let live = self.live(self.value(node.inputs[1]));
+        let offset = self.parameter_offset(node.inputs[1])?;
+        self.checks.push(Check::Updates { offset, live, shape });
+        let (table, updates) = (node.inputs[0].index(), node.inputs[1].index());
+        self.kernels.push(Kernel::TableUpdate { table, shape, updates, live });
+        Ok("table_update")
+    }
+
+    pub(super) fn cache(&self, id: ValueId) -> Lowered<Cache> {
+        match self.state_layouts[self.states[&id.index()]] {
+            StateLayout::Cache { format, blocks, heads, width } => {
+                Ok(Cache { state: id.index(), format, blocks, heads, width })
+            }
+            StateLayout::Plain { .. } => {
+                Err(format!("a KV cache of {} has no kernel; f32, f16 and q8_0 have", self.value(id).dtype))
+            }
+        }
+    }
+
+    pub(super) fn kv_append(&mut self, node: &Node) -> Lowered<&'static str> {
+        let value = self.value(node.inputs[0]);
+        let caches = [self.cache(node.inputs[2])?, self.cache(node.inputs[3])?];
+        if caches[0].width != caches[1].width {
+            return Err("keys and values of different width have no kernel".into());
+        }
+        let offset = self.parameter_offset(node.inputs[4])?;
+        let live = self.live(self.value(node.inputs[4]));
+        let limit = caches.map(|c| c.blocks * BLOCK).into_iter().min().unwrap_or(0);
+        self.checks.push(Check::Cells { offset, live, limit });
+        let kernel = RowKernel::KvAppend {
+            k: self.elements(node.inputs[0])?,
+            v: self.elements(node.inputs[1])?,
+            caches,
+            cells: node.inputs[4].index(),
+        };
+        self.rows(value, kernel);
+        Ok("kv_append")
+    }
+
+    pub(super) fn sequences(
+        &mut self,
+        id: ValueId,
+        rows: Live,
+        slots: usize,
+        positions: usize,
+    ) -> Lowered<Live> {
+        let offset = self.parameter_offset(id)?;
+        let live = self.live(self.value(id));
+        let check = Check::Sequences { offset, live, rows, slots, positions };
+        if !self.checks.contains(&check) {
+            self.checks.push(check);
+        }
+        Ok(live)
+    }
+
+    pub(super) fn attention(&mut self, node: &Node) -> Lowered<&'static str> {
+        let attributes = Attributes::of(node);
+        let value = self.value(node.inputs[0]);
+        let rows = self.live(value);
+        let table_shape = table_shape(self.value(node.inputs[3]));
+        let sequences_live = self.sequences(node.inputs[4], rows, table_shape[0], table_shape[1] * BLOCK)?;
+        let (window, causal) = (attributes.integer("window") as usize, attributes.flag("causal"));
+        let key = (node.inputs[4].index(), window, causal);
+        let known = self.visible.get(&key).copied();
+        let visible = match known {
+            Some(id) => id,
+            None => self.intermediate(rows.max * 2 * size_of::<i32>()),
+        };
+        let softcap = attributes.float("softcap") as f32;
+        let work = AttentionWork {
+            q: self.elements(node.inputs[0])?,
+            caches: [self.cache(node.inputs[1])?, self.cache(node.inputs[2])?],
+            table: node.inputs[3].index(),
+            table_shape,
+            sequences: node.inputs[4].index(),
+            sequences_live,
+            sinks: node.inputs.get(5).map(|&id| self.elements(id)).transpose()?,
+            scale: attributes.float("scale") as f32,
+            cap: (softcap != 0.0).then_some(softcap),
+            window,
+            causal,
+            heads: value.shape.dims()[1] as usize,
+            rows,
+            visible,
+            out: self.output(node.outputs[0])?,
+        };
+        if known.is_none() {
+            self.visible.insert(key, visible);
+            self.kernels.push(Kernel::Visible(work.clone()));
+        }
+        self.kernels.push(Kernel::Attention(work));
+        Ok("attention over blocks of 256")
+    }
+
+    pub(super) fn conv(&mut self, node: &Node) -> Lowered<&'static str> {
+        let value = self.value(node.inputs[0]);
+        let taps = self.value(node.inputs[1]).shape.last() as usize;
+        if taps > MAX_TAPS {
+            return Err(format!("a convolution of {taps} taps has no kernel; at most {MAX_TAPS}"));
+        }
+        let rows = self.live(value);
+        let slots = self.value(node.inputs[2]).shape.first() as usize;
+        let work = ConvWork {
+            x: self.elements(node.inputs[0])?,
+            weight: self.elements(node.inputs[1])?,
+            state: node.inputs[2].index(),
+            slots,
+            sequences: node.inputs[3].index(),
+            sequences_live: self.sequences(node.inputs[3], rows, slots, usize::MAX)?,
+            channels: value.shape.last() as usize,
+            taps,
+            silu: Attributes::of(node).text("activation") == "silu",
+            rows,
+            out: self.output(node.outputs[0])?,
+        };
+        self.kernels.push(Kernel::Conv(work));
+        Ok("conv_causal")
+    }
+
+    pub(super) fn delta(&mut self, node: &Node) -> Lowered<&'static str> {
+        let (q, v) = (self.value(node.inputs[0]), self.value(node.inputs[2]));
+        let rows = self.live(v);
+        let slots = self.value(node.inputs[5]).shape.first() as usize;
+        let mut inputs = [0; 5];
+        for (input, &id) in inputs.iter_mut().zip(&node.inputs) {
+            *input = self.elements(id)?;
+        }
+        let work = DeltaWork {
+            inputs,
+            state: node.inputs[5].index(),
+            slots,
+            sequences: node.inputs[6].index(),
+            sequences_live: self.sequences(node.inputs[6], rows, slots, usize::MAX)?,
+            key_heads: q.shape.dims()[1] as usize,
+            value_heads: v.shape.dims()[1] as usize,
+            key_width: q.shape.last() as usize,
+            value_width: v.shape.last() as usize,
+            scale: Attributes::of(node).float("scale") as f32,
+            rows,
+            out: self.output(node.outputs[0])?,
+        };
+        self.kernels.push(Kernel::Delta(work));
+        Ok("gated_delta_net, sequential")
+    }
+
+    pub(super) fn select_rows(&mut self, node: &Node) -> Lowered<&'static str> {
+        let value = self.value(node.inputs[0]);
+        let offset = self.parameter_offset(node.inputs[1])?;
+        let live = self.live(self.value(node.inputs[1]));
+        self.checks.push(Check::Selected { offset, live, rows: self.live(value) });
+        let kernel = RowKernel::SelectRows {
+            x: self.elements(node.inputs[0])?,
+            x_rows: value.shape.first() as usize,
+            rows: self.root(node.inputs[1]),
+            out: self.output(node.outputs[0])?,
+        };
+        self.rows(self.value(node.outputs[0]), kernel);
+        Ok("select_rows")
+    }
+}
+
+fn table_shape(value: &Value) -> [usize; 2] {
+    [value.shape.first() as usize, value.shape.last() as usize]
+}
