@@ -419,10 +419,11 @@ impl Pool {
 fn conclude(launch: &Launch, outcome: &Result<()>) {
     launch.work.finished(outcome);
     for (timeline, value) in launch.signals.iter().flatten() {
-        if let Err(error) = outcome {
-            timeline.fail(error.clone());
+        match outcome {
+            Ok(()) => timeline.signal(*value),
+            // The value stays as it was: whoever waits for it, now or later, gets the failure.
+            Err(error) => timeline.fail(error.clone()),
         }
-        timeline.signal(*value);
     }
 }
 
@@ -468,6 +469,91 @@ impl Drop for FloatState {
         #[cfg(target_arch = "x86_64")]
         if self.before & MXCSR_CONTROL != DEFAULT_MXCSR {
             set_mxcsr(self.before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::semaphore::CpuSemaphore;
+    use paceline_plugin_api::backend::Semaphore;
+
+    /// Two phases of some chunks; one chunk may panic.
+    struct Sum {
+        chunks: [usize; 2],
+        panics_at: Option<(usize, usize)>,
+        counts: [AtomicUsize; 2],
+    }
+
+    impl Work for Sum {
+        fn phases(&self) -> usize {
+            2
+        }
+
+        fn begin(&self, _: u32) {}
+
+        fn chunks(&self, phase: usize, _: u32) -> usize {
+            self.chunks[phase]
+        }
+
+        fn run(&self, phase: usize, chunk: usize, _: u32, _: usize) {
+            assert!(phase == 0 || self.counts[0].load(Ordering::SeqCst) == self.chunks[0], "phases overlap");
+            assert!(self.panics_at != Some((phase, chunk)), "on purpose");
+            self.counts[phase].fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn finished(&self, _: &Result<()>) {}
+    }
+
+    fn launch(work: &Arc<Sum>, semaphore: &CpuSemaphore, value: u64) -> Launch {
+        let mut signals: [QueuedPoint; MAX_POINTS] = Default::default();
+        signals[0] = Some((Arc::clone(&semaphore.timeline), value));
+        Launch { work: Arc::<Sum>::clone(work), slot: 0, waits: Default::default(), signals }
+    }
+
+    fn work(chunks: [usize; 2], panics_at: Option<(usize, usize)>) -> Arc<Sum> {
+        Arc::new(Sum { chunks, panics_at, counts: Default::default() })
+    }
+
+    #[test]
+    fn every_chunk_runs_once_and_phases_do_not_overlap() {
+        for threads in 1..=4 {
+            let pool = Pool::new(threads).unwrap();
+            let semaphore = CpuSemaphore::new(Arc::clone(&pool), 0);
+            for round in 1..=200u64 {
+                let chunks = [round as usize % 7, round as usize % 5];
+                let work = work(chunks, None);
+                pool.submit(launch(&work, &semaphore, round)).unwrap();
+                semaphore.wait(round, u64::MAX).unwrap();
+                let counts = [0, 1].map(|phase| work.counts[phase].load(Ordering::SeqCst));
+                assert_eq!(counts, chunks, "{threads} threads");
+            }
+            pool.close();
+        }
+    }
+
+    #[test]
+    fn a_panic_reaches_whoever_waits_also_after_the_launch_ended() {
+        for threads in [1, 3] {
+            for panics_at in [(0, 0), (0, 4), (1, 2)] {
+                let pool = Pool::new(threads).unwrap();
+                let semaphore = CpuSemaphore::new(Arc::clone(&pool), 0);
+                pool.submit(launch(&work([5, 5], None), &semaphore, 1)).unwrap();
+                semaphore.wait(1, u64::MAX).unwrap();
+                pool.submit(launch(&work([5, 5], Some(panics_at)), &semaphore, 2)).unwrap();
+                for _ in 0..2 {
+                    let error = semaphore.wait(2, u64::MAX).unwrap_err();
+                    assert_eq!(error.kind, ErrorKind::Panic);
+                    assert!(error.message.contains("on purpose"), "{error}");
+                }
+                assert_eq!(semaphore.wait(1, u64::MAX), Ok(()), "what was reached before stays reached");
+                // The pool goes on.
+                let next = CpuSemaphore::new(Arc::clone(&pool), 0);
+                pool.submit(launch(&work([5, 5], None), &next, 1)).unwrap();
+                next.wait(1, u64::MAX).unwrap();
+                pool.close();
+            }
         }
     }
 }

@@ -85,14 +85,13 @@ impl Semaphore for CpuSemaphore {
         let start = Instant::now();
         let limit = Duration::from_nanos(timeout_ns);
         loop {
-            // The failure first: a failed launch still moves the value, so that nothing waits for ever.
+            if self.timeline.is_reached(value) {
+                return Ok(());
+            }
             if self.timeline.has_failed()
                 && let Some(failure) = self.timeline.failure()
             {
                 return Err(failure);
-            }
-            if self.timeline.is_reached(value) {
-                return Ok(());
             }
             let elapsed = start.elapsed();
             if elapsed >= limit {
