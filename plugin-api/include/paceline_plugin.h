@@ -82,6 +82,105 @@ extern "C" {
 // Everything.
 #define PACELINE_LEVEL_TRACE 5
 
+// A value that is imported once.
+#define PACELINE_VALUE_WEIGHT 0
+
+// A value that is persistent and mutable.
+#define PACELINE_VALUE_STATE 1
+
+// A value in the parameter block.
+#define PACELINE_VALUE_PARAMETER 2
+
+// A value that a node makes.
+#define PACELINE_VALUE_NODE 3
+
+// A state that is addressed by position, through a block table.
+#define PACELINE_STATE_PER_POSITION 0
+
+// A state that is addressed by sequence slot.
+#define PACELINE_STATE_PER_SLOT 1
+
+// A state that is addressed by position modulo a capacity.
+#define PACELINE_STATE_RING 2
+
+// A state without meaning between runs.
+#define PACELINE_STATE_SCRATCH 3
+
+// A table of indices that the host maintains.
+#define PACELINE_STATE_TABLE 4
+
+// An attribute that is an integer.
+#define PACELINE_ATTRIBUTE_INTEGER 0
+
+// An attribute that is a number.
+#define PACELINE_ATTRIBUTE_FLOAT 1
+
+// An attribute that is a word.
+#define PACELINE_ATTRIBUTE_TEXT 2
+
+// An attribute that is a list of integers.
+#define PACELINE_ATTRIBUTE_INTEGERS 3
+
+// 32-bit numbers; types have their GGUF ids, and the set is open.
+#define PACELINE_TYPE_F32 0
+
+// 16-bit numbers.
+#define PACELINE_TYPE_F16 1
+
+// Blocks of 32 in 18 bytes.
+#define PACELINE_TYPE_Q4_0 2
+
+// Blocks of 32 in 20 bytes.
+#define PACELINE_TYPE_Q4_1 3
+
+// Blocks of 32 in 22 bytes.
+#define PACELINE_TYPE_Q5_0 6
+
+// Blocks of 32 in 24 bytes.
+#define PACELINE_TYPE_Q5_1 7
+
+// Blocks of 32 in 34 bytes.
+#define PACELINE_TYPE_Q8_0 8
+
+// Blocks of 256 in 144 bytes.
+#define PACELINE_TYPE_Q4_K 12
+
+// Blocks of 256 in 176 bytes.
+#define PACELINE_TYPE_Q5_K 13
+
+// Blocks of 256 in 210 bytes.
+#define PACELINE_TYPE_Q6_K 14
+
+// 32-bit integers.
+#define PACELINE_TYPE_I32 26
+
+// 64-bit integers.
+#define PACELINE_TYPE_I64 27
+
+// The upper half of 32-bit numbers.
+#define PACELINE_TYPE_BF16 30
+
+// The first id that a plugin may declare for a weight type of its own; GGUF numbers its types below.
+#define PACELINE_TYPE_FIRST_DECLARED 64
+
+// The model that is run.
+#define PacelineTARGET 0
+
+// The drafter's own file, if one was given.
+#define PacelineDRAFT 1
+
+// Certain tokens: no distribution.
+#define PacelinePOINT 0
+
+// Every token comes with the distribution that it was drawn from.
+#define PacelineDISTRIBUTION 1
+
+// Next to nothing: it is asked first.
+#define PacelineFREE 0
+
+// It runs programs.
+#define PacelineDEVICE 1
+
 // Success.
 #define PACELINE_CODE_OK 0
 
@@ -117,6 +216,15 @@ extern "C" {
 
 // Positions per block of a KV cache.
 #define PACELINE_KV_BLOCK 256
+
+// Most elements of a block.
+#define PacelineWeightType_MOST_ELEMENTS (1 << 16)
+
+// Most bytes of a block.
+#define PacelineWeightType_MOST_BYTES (1 << 20)
+
+// Longest name.
+#define PacelineWeightType_LONGEST_NAME 32
 
 // UTF-8 text, not terminated. A null pointer with length 0 is the empty string.
 typedef struct PacelineStr {
@@ -229,9 +337,9 @@ typedef void *PacelineGraphBuilderHandle;
 typedef struct PacelineGraphValue {
     // Size of this struct in bytes.
     size_t size;
-    // 0 weight, 1 state, 2 parameter, 3 node result.
+    // One of `PACELINE_VALUE_WEIGHT`, `PACELINE_VALUE_STATE`, `PACELINE_VALUE_PARAMETER` and `PACELINE_VALUE_NODE`.
     uint32_t kind;
-    // Data type, a GGUF type id.
+    // Data type, a GGUF type id such as `TYPE_F32`, or one that a plugin declares.
     uint32_t dtype;
     // Number of dimensions, at most 4.
     uint32_t rank;
@@ -241,7 +349,7 @@ typedef struct PacelineGraphValue {
     uint32_t live;
     // Offset in the parameter block, for parameters.
     uint32_t offset;
-    // 0 per position, 1 per sequence slot, 2 ring, 3 scratch, 4 table; for states.
+    // One of `PACELINE_STATE_PER_POSITION` and the like; for states.
     uint32_t state_kind;
     // Name, valid while the reader lives.
     struct PacelineStr name;
@@ -273,7 +381,7 @@ typedef struct PacelineGraphAttribute {
     size_t size;
     // Name.
     struct PacelineStr key;
-    // 0 integer, 1 float, 2 text, 3 list of integers.
+    // One of `PACELINE_ATTRIBUTE_INTEGER` and the like.
     uint32_t kind;
     // Reserved, zero.
     uint32_t reserved;
@@ -678,6 +786,22 @@ typedef struct PacelineBackendTable {
     struct PacelineStatus *(*semaphore_failure)(PacelineSemaphoreHandle semaphore);
 } PacelineBackendTable;
 
+// Functions of `paceline.weight_types/1`: the meaning of the weight types that the plugin's descriptor declares. Pure,
+// any thread, slow if they like: the conformance suite measures the plugin's kernels with them.
+typedef struct PacelineWeightTypesTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // Reads whole blocks into `count` values, which are as many as the bytes hold.
+    struct PacelineStatus *(*dequantize)(uint32_t dtype, struct PacelineBytes bytes, float *out, size_t count);
+    // Writes `count` finite values, whole blocks, into `out_bytes` bytes, which are as many as they take. The values
+    // that come back need only be near. May be absent: the suite then takes random bytes.
+    struct PacelineStatus *(*quantize)(uint32_t dtype,
+                                       const float *values,
+                                       size_t count,
+                                       uint8_t *out,
+                                       size_t out_bytes);
+} PacelineWeightTypesTable;
+
 // A version of the ABI as one number.
 #define PACELINE_ABI_VERSION(major, minor) (((uint32_t)(major) << 16) | (uint32_t)(minor))
 
@@ -689,6 +813,9 @@ typedef struct PacelineBackendTable {
 
 // Interface id of `PacelineGraphTable`, which the host offers to plugins.
 #define PACELINE_GRAPH_INTERFACE "paceline.graph/1"
+
+// Interface id of `PacelineWeightTypesTable`, which a plugin may offer.
+#define PACELINE_WEIGHT_TYPES_INTERFACE "paceline.weight_types/1"
 
 // `row_invariance` of a node whose rows never depend on their company.
 #define PACELINE_UNLIMITED_ROWS UINT32_MAX

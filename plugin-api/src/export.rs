@@ -54,12 +54,22 @@ pub fn builtins() -> impl Iterator<Item = &'static Builtin> {
     inventory::iter::<Builtin>.into_iter()
 }
 
-/// Called by entry functions: true if the host can be talked to.
+/// Called by entry functions: true if the host is to be given the plugin's table. A host whose versions the plugin does
+/// not speak gets it too: it compares both ranges, and can so name both.
 ///
 /// # Safety
 /// `host` must be null or a host table that is valid for the life of the process.
 #[doc(hidden)]
 pub unsafe fn accept_host(host: *const HostTable) -> bool {
+    !host.is_null()
+}
+
+/// Called by the entry symbol: true if functions of the host may be called.
+///
+/// # Safety
+/// `host` must be null or a host table that is valid for the life of the process.
+#[doc(hidden)]
+pub unsafe fn can_talk_to(host: *const HostTable) -> bool {
     if host.is_null() {
         return false;
     }
@@ -73,9 +83,12 @@ pub unsafe fn accept_host(host: *const HostTable) -> bool {
 ///
 /// Defines `plugin_entry`, the entry function, and registers it as a built-in, so that a host that links the crate
 /// finds it. A shared library is a crate of its own with `export_plugin!(my_crate::plugin_entry, ...)`.
+///
+/// With `weight_types: MyFormat` behind it, a [`crate::weight_types::ReferenceFormat`], the plugin also says what the
+/// weight types of its descriptor mean.
 #[macro_export]
 macro_rules! backend_plugin {
-    ($info:expr, $backend:ty, $make:expr) => {
+    ($info:expr, $backend:ty, $make:expr $(, weight_types: $format:ty)? $(,)?) => {
         struct PluginInstance;
 
         impl $crate::shim_instance::Instance for PluginInstance {
@@ -92,6 +105,13 @@ macro_rules! backend_plugin {
         ) -> *const ::core::ffi::c_void {
             // SAFETY: the host passes readable text.
             let id = unsafe { id.bytes() };
+            $(
+                if id == $crate::abi::WEIGHT_TYPES_INTERFACE.as_bytes() && min_minor <= $crate::abi::ABI_MINOR {
+                    let table: *const $crate::abi::WeightTypesTable =
+                        $crate::shim_instance::weight_types_table::<$format>();
+                    return table.cast();
+                }
+            )?
             if id == $crate::abi::BACKEND_INTERFACE.as_bytes() && min_minor <= $crate::abi::ABI_MINOR {
                 let table: *const $crate::abi::BackendTable = $crate::backend_table::<PluginInstance>();
                 table.cast()
@@ -143,7 +163,7 @@ macro_rules! export_plugin {
             // A plugin that is linked in shares the host's log; a library has to be connected.
             // SAFETY: the same contract.
             unsafe {
-                if !host.is_null() {
+                if $crate::shim_instance::can_talk_to(host) {
                     $crate::log::connect(host);
                 }
                 $entry(host)
@@ -165,5 +185,21 @@ mod tests {
     fn a_null_host_is_refused() {
         // SAFETY: null is allowed.
         assert!(!unsafe { accept_host(std::ptr::null()) });
+        // SAFETY: as above.
+        assert!(!unsafe { can_talk_to(std::ptr::null()) });
+    }
+
+    #[test]
+    fn a_host_of_other_versions_gets_the_table_and_is_not_called() {
+        let host =
+            |oldest, current| HostTable { abi_oldest: oldest, abi_current: current, ..HostTable::empty() };
+        let mine = abi::version(abi::ABI_MAJOR, abi::ABI_MINOR);
+        let later = host(abi::version(abi::ABI_MAJOR + 1, 0), abi::version(abi::ABI_MAJOR + 1, 3));
+        let earlier = host(abi::version(abi::ABI_MAJOR - 1, 0), abi::version(abi::ABI_MAJOR - 1, 9));
+        for (host, talks) in [(later, false), (earlier, false), (host(mine, mine + 5), true)] {
+            // SAFETY: the table is live.
+            let found = unsafe { (accept_host(&raw const host), can_talk_to(&raw const host)) };
+            assert_eq!(found, (true, talks));
+        }
     }
 }

@@ -126,6 +126,14 @@ impl Settings {
         }
     }
 
+    /// A number; 0 for a key that the schema does not have as one.
+    pub fn float(&self, key: &str) -> f64 {
+        match self.value(key) {
+            Some(SettingValue::Float(value)) => value,
+            _ => 0.0,
+        }
+    }
+
     /// A word; empty for a key that the schema does not have as one.
     pub fn choice(&self, key: &str) -> &'static str {
         match self.value(key) {

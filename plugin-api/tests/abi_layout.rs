@@ -172,6 +172,7 @@ fn layout() -> String {
             semaphore_failure,
         }
     );
+    layout!(out, WeightTypesTable { size, dequantize, quantize });
     out
 }
 

@@ -79,6 +79,53 @@ fn wrong_nodes_are_refused_with_a_reason() {
     );
 }
 
+#[test]
+fn states_of_other_sizes_are_refused_with_a_reason() {
+    let mut b = Builder::new();
+    let count = b.parameter("count", DType::I32, &[1], None);
+    let [cells, wanted] = ["cells", "wanted"].map(|name| b.parameter(name, DType::I32, &[2], None));
+    let x = b.parameter("x", DType::F32, &[2, 4], None);
+    let entries = b.state("entries", StateKind::Ring, DType::F32, &[9, 4]);
+    let narrow = b.state("narrow", StateKind::Ring, DType::F32, &[9, 3]);
+    let table = b.state("table", StateKind::Table, DType::I32, &[9, 4]);
+    let sequences = b.parameter("sequences", DType::I32, &[3, 4], Some(count));
+    let rollback = b.parameter("rollback", DType::I32, &[3, 3], Some(count));
+    let short = b.parameter("short", DType::I32, &[2, 3], Some(count));
+    let base = b.state("base", StateKind::PerSlot, DType::F32, &[2, 4, 8, 5]);
+    // Of deltas 4·5, decays 4, and keys of 2 heads.
+    let records = b.state("records", StateKind::PerSlot, DType::F32, &[4, 3, 40]);
+    let odd = b.state("odd", StateKind::PerSlot, DType::F32, &[4, 3, 41]);
+    let few = b.state("few", StateKind::PerSlot, DType::F32, &[2, 3, 40]);
+    let message =
+        |b: &mut Builder, op: &str, inputs: &[_]| b.node(op, 1, inputs, vec![]).unwrap_err().to_string();
+    insta::assert_snapshot!(message(&mut b, "rows_store", &[x, narrow, cells]), @"node 0 (rows_store/1): x [2,4] does not fit a state of [9,3]");
+    insta::assert_snapshot!(message(&mut b, "rows_store", &[x, entries, count]), @"node 0 (rows_store/1): cells and rows differ in number");
+    insta::assert_snapshot!(message(&mut b, "rows_load", &[table, wanted]), @"node 0 (rows_load/1): input 0 must be a state f32 [N,D], not i32 [9,4]");
+    let loaded = b.rows_load(entries, wanted);
+    assert_eq!(b.dims(loaded), [2, 4]);
+    for (records, rollback, reason) in [
+        (odd, rollback, "does not fit the records"),
+        (few, rollback, "records f32 [2,3,40] do not fit 2 slots"),
+        (records, short, "input 3 must be a rollback [S,3] live with the sequences"),
+        (records, sequences, "input 3 must be a rollback [S,3] live with the sequences"),
+    ] {
+        let error = message(&mut b, "gated_delta_net_replay", &[base, records, sequences, rollback]);
+        assert!(error.contains(reason), "{error}");
+    }
+    b.gated_delta_net_replay(base, records, sequences, rollback);
+
+    let w = b.weight("w", DType::F32, &[4, 3]);
+    let windows = b.state("windows", StateKind::PerSlot, DType::F32, &[6, 2, 4]);
+    let mut conv = |planes: i64, inputs: &[_]| {
+        b.node("conv_causal", 1, inputs, vec![("planes".into(), Attribute::Integer(planes))]).map(drop)
+    };
+    let with = [x, w, windows, sequences, rollback];
+    assert!(conv(1, &with[..4]).is_ok() && conv(3, &with).is_ok());
+    for (planes, inputs) in [(1, &with[..]), (3, &with[..4]), (4, &with), (0, &with), (-1, &with)] {
+        assert!(conv(planes, inputs).is_err(), "{planes} planes, {} inputs", inputs.len());
+    }
+}
+
 proptest! {
     #[test]
     fn damaged_bytes_never_panic(index in 0usize..10_000, value: u8, cut in 0usize..10_000) {

@@ -101,6 +101,41 @@ fn the_c_builder_gives_the_same_bytes() {
 }
 
 #[test]
+fn an_attribute_of_another_size_is_refused() {
+    let t = &GRAPH_TABLE;
+    // SAFETY: as above; the attribute whose size is wrong is never read beyond it.
+    unsafe {
+        let b = t.builder_new.unwrap()();
+        let x = value(2, DType::F32, &[2, 4], u32::MAX, "x");
+        let (mut id, mut output, mut count) = (0, 0, 0);
+        assert_eq!(take(t.builder_value.unwrap()(b, &raw const x, &raw mut id)), None);
+        let mut scale = |attributes: *const GraphAttribute, attribute_count: usize| {
+            take(t.builder_node.unwrap()(
+                b,
+                Str::new("scale"),
+                1,
+                &raw const id,
+                1,
+                attributes,
+                attribute_count,
+                &raw mut output,
+                1,
+                &raw mut count,
+            ))
+        };
+        for size in [0, 8, size_of::<GraphAttribute>() - 8, size_of::<GraphAttribute>() + 8, usize::MAX] {
+            let other = [float("factor", 2.0), GraphAttribute { size, ..float("factor", 2.0) }];
+            let message = scale(other.as_ptr(), 2).unwrap();
+            let has = size_of::<GraphAttribute>();
+            assert_eq!(message, format!("attribute 1 states a size of {size} bytes, it has {has}"));
+        }
+        assert_eq!(scale(null(), 1).unwrap(), "the pointer to the attributes is null or not aligned");
+        assert_eq!(scale([float("factor", 2.0)].as_ptr(), 1), None);
+        t.builder_free.unwrap()(b);
+    }
+}
+
+#[test]
 fn the_c_reader_tells_what_is_in_a_graph() {
     let bytes = with_rust();
     let graph = Graph::from_bytes(&bytes).unwrap();

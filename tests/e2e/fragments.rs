@@ -1,6 +1,7 @@
 //! The parts of a family, composed anew: hidden states, and the multi-token prediction block.
 
 use paceline_conformance::harness::{Bench, Loaded};
+use paceline_engine::families::Closed;
 use paceline_engine::{ContextShape, KV_BLOCK, Model, StepInputs};
 use paceline_gguf::Gguf;
 use paceline_plugin_api::graph::{Builder, DType, Graph, ValueId, ValueKind};
@@ -22,10 +23,16 @@ fn graph(
     rows: u32,
     build: impl Fn(&mut Builder, &StepInputs, ValueId) -> Option<ValueId>,
 ) -> Graph {
-    let context =
-        ContextShape { sequences: 1, positions: KV_BLOCK, blocks_per_sequence: 1, kv_types: [DType::F32; 2] };
+    let context = ContextShape {
+        sequences: 1,
+        positions: KV_BLOCK,
+        blocks_per_sequence: 1,
+        kv_types: [DType::F32; 2],
+        staged_rows: 0,
+        rollback_depth: 0,
+    };
     let mut b = Builder::new();
-    let step = StepInputs::declare(&mut b, &context, rows, rows);
+    let step = StepInputs::declare(&mut b, &context, rows);
     let count = b.parameter("row_count", DType::I32, &[1], None);
     let hidden = b.parameter("hidden", DType::F32, &[rows, model.shape().hidden], Some(count));
     if let Some(out) = build(&mut b, &step, hidden) {
@@ -100,7 +107,7 @@ fn hidden_states_agree_with_float64() {
         let family = model.family();
         let graph = graph(&model, tokens.len() as u32, |b, step, _| {
             let (x, _) = family.embed(b, step.ids);
-            let x = family.trunk(b, step, x);
+            let x = family.trunk(b, step, &mut Closed, x).unwrap();
             Some(family.final_norm(b, x))
         });
         let results = load(&model, &graph).run(&parameters(&graph, &tokens, &[])).unwrap();
@@ -176,7 +183,7 @@ fn the_demo_predicts_two_tokens_ahead_as_recorded() {
         let rows = prompt.ids.len() as u32;
         let trunk = graph(&model, rows, |b, step, _| {
             let (x, _) = family.embed(b, step.ids);
-            let x = family.trunk(b, step, x);
+            let x = family.trunk(b, step, &mut Closed, x).unwrap();
             Some(family.final_norm(b, x))
         });
         let results = load(&model, &trunk).run(&parameters(&trunk, &prompt.ids, &[])).unwrap();

@@ -27,23 +27,27 @@ pub fn library_cpu() -> BackendClient {
 /// Path of the CPU backend's shared library, in the profile of this test.
 pub fn cpu_library() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "-p", "paceline-backend-cpu-plugin", "--message-format=json"]);
-        if !cfg!(debug_assertions) {
-            build.arg("--release");
-        }
-        let output = build.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // Cargo says where it put the library.
-        String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-            .filter(|message| message["target"]["name"] == "paceline_backend_cpu_plugin")
-            .find_map(|message| message["filenames"][0].as_str().map(PathBuf::from))
-            .expect("cargo names the library")
-    })
+    PATH.get_or_init(|| plugin_library("paceline-backend-cpu-plugin"))
+}
+
+/// Builds the shared library of a plugin's package, in the profile of this test, and returns its path.
+pub fn plugin_library(package: &str) -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "-p", package, "--message-format=json"]);
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    let output = build.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Cargo says where it put the library.
+    let target = package.replace('-', "_");
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == target.as_str())
+        .find_map(|message| message["filenames"][0].as_str().map(PathBuf::from))
+        .expect("cargo names the library")
 }
 
 /// Options with these settings of the backend.

@@ -12,6 +12,7 @@
 pub mod engines;
 pub mod random_model;
 pub mod reference;
+pub mod strategies;
 pub mod test_models;
 
 pub use random_model::{DenseFamily, RandomDense, RandomDrafter, RandomModel, ValueSource, WeightTypes};

@@ -6,6 +6,7 @@ mod eval;
 mod generated;
 mod plugins;
 mod run;
+mod tools;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub use plugins::{
     PluginsCommand, PluginsInspectArgs, PluginsListArgs, PluginsPathsArgs, PluginsTestArgs, PluginsVerifyArgs,
 };
 pub use run::{RunArgs, SamplingArgs};
+pub use tools::{ToolsCommand, TrimHeadArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,6 +110,9 @@ pub enum Command {
     Plugins(PluginsCommand),
     /// List the devices that models can run on
     Devices(DevicesArgs),
+    /// Make model files out of others
+    #[command(subcommand)]
+    Tools(ToolsCommand),
     /// Write what makes a shell complete this program's arguments
     Completions(CompletionsArgs),
     /// Write the manual page

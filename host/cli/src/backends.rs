@@ -1,8 +1,9 @@
 //! Picks backends, and checks that settings are for one that is used.
 
 use paceline_plugin_api::client::BackendClient;
-use paceline_registry::Registry;
+use paceline_registry::{Plugin, Registry};
 
+use crate::app::App;
 use crate::args::{BackendArgs, EngineArgs, SettingArg};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -36,4 +37,24 @@ pub fn check_settings(registry: &Registry, args: &BackendArgs, used: &[String]) 
         }
     }
     Ok(())
+}
+
+/// What to do about a weight type that the backend in use lacks: which plugin declares it, if one does.
+pub fn hint_for_weight_type(id: u32, app: &App) -> String {
+    let candidates = app.discover(None);
+    let registry = Registry::new().ok();
+    let built_in = registry.iter().flat_map(|it| it.plugins()).filter_map(Plugin::descriptor);
+    let found = candidates.list().iter().filter_map(|candidate| candidate.descriptor.as_ref());
+    let declared = found.chain(built_in).find_map(|descriptor| {
+        let kind = descriptor.weight_types.iter().find(|it| it.id == id)?;
+        Some((&descriptor.id, &kind.name))
+    });
+    match declared {
+        Some((plugin, name)) => {
+            format!("plugin `{plugin}` declares this type as {name}: give `--backend {plugin}`")
+        }
+        None => "no plugin that is installed declares this type: install the one that the file was made for, or use a \
+                 copy quantised to a known type"
+            .to_owned(),
+    }
 }

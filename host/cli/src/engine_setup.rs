@@ -44,6 +44,7 @@ impl Setup {
         let registry = app.registry(args.backend.backend.as_deref())?;
         let (backend, settings) = backends::choose(&registry, args)?;
         let plugin = registry.find(backend.plugin())?;
+        let weight_types = plugin.weight_types().to_vec();
         let plugin = json!({
             "id": plugin.id(),
             "version": plugin.client.version(),
@@ -54,7 +55,7 @@ impl Setup {
         let _working = app.printer.working(format_args!("reading {source}"));
         let gguf = source.open()?;
         let tokenizer = tokenizer::build(&gguf, &source)?;
-        let model = Model::new(Arc::new(gguf))?;
+        let model = Model::new(Arc::new(gguf))?.with_weight_types(&weight_types);
         Ok(Self { source, model, tokenizer, backend, options, plugin })
     }
 
@@ -86,6 +87,9 @@ impl Setup {
                 // What a caller can have wrong here are the user's settings.
                 EngineError::Backend { plugin, source, .. } if source.kind == ErrorKind::Invalid => {
                     Failure::device_open(plugin, source)
+                }
+                &EngineError::WeightType { id, .. } => {
+                    Failure::from(error).hint(backends::hint_for_weight_type(id, app))
                 }
                 _ => self.failure(error),
             })

@@ -114,7 +114,9 @@ impl From<EngineError> for Failure {
         let message = error.to_string();
         match error {
             EngineError::File(error) => error.into(),
-            EngineError::Model { .. } | EngineError::Unsupported { .. } => Self::new(Exit::Model, message),
+            EngineError::Model { .. } | EngineError::Unsupported { .. } | EngineError::WeightType { .. } => {
+                Self::new(Exit::Model, message)
+            }
             EngineError::Memory(_) => Self::new(Exit::Memory, message),
             EngineError::Backend { plugin, doing, source } => {
                 let failure = Self::plugin_call(&plugin, &source);

@@ -6,9 +6,10 @@
 //! - `exit` lists the exit codes, `failure` is the error that every command returns;
 //! - `model_source` finds the model that a user names, `tokenizer` builds its tokenizer;
 //! - `input` reads texts; `conversation` makes prompts of messages; `interrupt` is Ctrl-C;
+//! - `new_file` writes files, complete or not at all;
 //! - `sampling` says how tokens are chosen;
 //! - `app` holds what commands share: the printer and the plugins;
-//! - `junit` writes what came out of tests for other programs;
+//! - `junit` writes what came out of tests for other programs; `layouts` compares those that a plugin carries;
 //! - `backends` picks backends and checks settings; `engine_setup` puts a model on a backend, for commands that run it.
 
 #![forbid(unsafe_code)]
@@ -26,8 +27,10 @@ mod failure;
 mod input;
 mod interrupt;
 mod junit;
+mod layouts;
 mod logging;
 mod model_source;
+mod new_file;
 mod printer;
 mod sampling;
 mod table;

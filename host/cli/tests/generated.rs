@@ -73,6 +73,8 @@ fn one_page_per_command_goes_into_a_folder() {
     paceline-plugins.1
     paceline-run.1
     paceline-tokenize.1
+    paceline-tools-trim-head.1
+    paceline-tools.1
     paceline.1
     ");
     for name in names {

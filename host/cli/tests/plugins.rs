@@ -230,12 +230,15 @@ fn where_plugins_are_looked_for() {
 fn a_good_file() {
     let fixture = fixture_plugin();
     let verified = run(&["plugins", "verify", &fixture]).replace(&fixture, "[fixture]");
+    #[cfg(not(feature = "layouts"))]
     assert_snapshot!(verified, @r"
     exit 0
     --- stdout
     --- stderr
-    [fixture]: backend `fixture` 1.2.3, ABI 1.0: no faults
+    [fixture]: backend `fixture` 1.2.3, ABI 1.0: no faults; layouts were not compared: this program was built without the feature `layouts`
     ");
+    #[cfg(feature = "layouts")]
+    assert!(verified.ends_with("no faults; it carries no layouts to compare\n"), "{verified}");
     let verified = json(&["plugins", "verify", &fixture, "--json"]);
     assert_eq!((&verified["ok"], &verified["tried"]), (&true.into(), &true.into()));
     assert_eq!((&verified["id"], &verified["error"]), (&"fixture".into(), &().into()));
@@ -262,6 +265,7 @@ fn a_file_with_a_fault() {
       "hint": "give the path of a shared library that was built as a Paceline plugin",
       "id": null,
       "kind": null,
+      "layouts": "not_compared",
       "ok": false,
       "tried": false,
       "version": null,

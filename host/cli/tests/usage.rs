@@ -26,6 +26,7 @@ fn without_a_command() {
       detokenize   Show the text of token ids
       plugins      Show the plugins
       devices      List the devices that models can run on
+      tools        Make model files out of others
       completions  Write what makes a shell complete this program's arguments
       man          Write the manual page
 
@@ -73,6 +74,7 @@ fn help_in_full() {
       detokenize   Show the text of token ids
       plugins      Show the plugins
       devices      List the devices that models can run on
+      tools        Make model files out of others
       completions  Write what makes a shell complete this program's arguments
       man          Write the manual page
 

@@ -32,6 +32,53 @@ pub(crate) struct SequenceState {
     pub length: u32,
     /// Physical block of each logical block.
     pub blocks: Vec<u32>,
+    /// Plane of the snapshots that holds the recurrent state after `length` positions.
+    pub plane: u32,
+    /// Bank of the records that lead from the base state to that after `length` positions.
+    pub bank: u32,
+    /// How many records of the bank do.
+    pub kept_records: u32,
+    /// Positions that can be taken back.
+    pub rollable: u32,
+}
+
+/// What decides how recurrent state is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RollbackShape {
+    /// Positions that can be taken back after a run; a bank has one record more.
+    pub depth: u32,
+    /// The model has no recurrent state: everything can be taken back.
+    pub unlimited: bool,
+}
+
+impl SequenceState {
+    /// A run has processed `rows` more positions.
+    pub fn advance(&mut self, rows: u32, shape: RollbackShape) {
+        self.length += rows;
+        self.plane = (self.plane + rows) % (shape.depth + 1);
+        self.bank = 1 - self.bank;
+        self.kept_records = rows.min(shape.depth + 1);
+        self.rollable = if shape.unlimited { self.length } else { rows.min(shape.depth) };
+    }
+
+    /// Takes back the last `rows` positions; false, and nothing is changed, if that is more than can be.
+    pub fn roll_back(&mut self, rows: u32, shape: RollbackShape) -> bool {
+        if rows > self.rollable {
+            return false;
+        }
+        let planes = shape.depth + 1;
+        self.length -= rows;
+        self.plane = (self.plane + planes - rows % planes) % planes;
+        self.kept_records = self.kept_records.saturating_sub(rows);
+        self.rollable -= rows;
+        true
+    }
+
+    /// Back to the beginning.
+    pub fn reset(&mut self) {
+        self.length = 0;
+        (self.plane, self.bank, self.kept_records, self.rollable) = (0, 0, 0, 0);
+    }
 }
 
 #[cfg(test)]
@@ -41,6 +88,30 @@ mod tests {
     use std::collections::HashSet;
 
     proptest! {
+        /// The plane and the records are those of the position, however it was reached.
+        #[test]
+        fn the_plane_follows_the_length(
+            depth in 0u32..16,
+            steps in proptest::collection::vec((1u32..40, 0u32..40), 1..40),
+        ) {
+            let shape = RollbackShape { depth, unlimited: false };
+            let mut sequence = SequenceState::default();
+            for (rows, back) in steps {
+                let base = sequence.length + rows.saturating_sub(depth + 1);
+                sequence.advance(rows, shape);
+                let before = (sequence.length, sequence.plane, sequence.kept_records);
+                if sequence.roll_back(back, shape) {
+                    prop_assert!(back <= depth.min(rows));
+                    prop_assert_eq!(sequence.length, before.0 - back);
+                } else {
+                    prop_assert!(back > depth.min(rows));
+                    prop_assert_eq!(before, (sequence.length, sequence.plane, sequence.kept_records));
+                }
+                prop_assert_eq!(sequence.plane, sequence.length % (depth + 1));
+                prop_assert_eq!(base + sequence.kept_records, sequence.length);
+            }
+        }
+
         #[test]
         fn a_block_has_one_owner(count in 0u32..40, takes in proptest::collection::vec(any::<bool>(), 0..200)) {
             let mut pool = BlockPool::new(count);

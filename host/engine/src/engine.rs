@@ -1,21 +1,22 @@
 //! The engine: a model on a device, with the sequences of one context.
 //!
 //! Everything is planned first: the graphs of the context, the layouts of the weights, the memory. Then arenas are
-//! allocated whole and weights imported. A run fills one parameter block, launches one executable and waits once;
-//! once an executable was used, a run allocates nothing.
+//! allocated whole and weights imported.
 
-use crate::blocks::{BlockPool, SequenceState};
+use crate::context::{Context, RunCounts};
 use crate::error::{EngineError, Result};
-use crate::loading::{self, Loaded};
+use crate::loading;
 use crate::memory::MemoryPlan;
 use crate::model::Model;
-use crate::programs::{ProgramKey, Want};
-use crate::step::{ContextShape, KV_BLOCK, most_updates};
-use paceline_plugin_api::ErrorKind;
+use crate::programs::Want;
+use crate::speculation::{Speculation, SpeculationReport};
+use crate::step::{ContextShape, KV_BLOCK};
+use crate::strategies::{
+    self, Drafter, MOST_VERIFIED, STAGED_AFTER_MICROBATCH, Setup, StrategyOptions,
+};
 use paceline_plugin_api::backend::Counters;
 use paceline_plugin_api::client::BackendClient;
 use paceline_plugin_api::graph::DType;
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 /// Context of a model that was trained for more, when none is asked for.
@@ -59,7 +60,7 @@ impl Default for EngineOptions {
 
 /// A sequence of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SequenceId(u32);
+pub struct SequenceId(pub(crate) u32);
 
 /// Rows of one sequence in a run.
 #[derive(Clone, Copy, Debug)]
@@ -75,10 +76,10 @@ pub struct Rows<'a> {
 /// What a run gave back: one output per wanted row, in the order of the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Outputs<'a> {
-    want: Want,
-    bytes: &'a [u8],
-    count: usize,
-    vocabulary: usize,
+    pub(crate) want: Want,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) count: usize,
+    pub(crate) vocabulary: usize,
 }
 
 impl<'a> Outputs<'a> {
@@ -113,71 +114,81 @@ impl<'a> Outputs<'a> {
 
 /// A model on a device, with the sequences of one context. See the module's documentation.
 pub struct Engine {
-    model: Model,
-    context: ContextShape,
-    options: EngineOptions,
-    /// Dropped by hand: not while a launch that hangs may still use it.
-    loaded: ManuallyDrop<Loaded>,
-    /// A launch did not end in time, and may still write to the device's memory.
-    hangs: bool,
-    pool: BlockPool,
-    sequences: Vec<SequenceState>,
-    /// Blocks that runs have taken but whose table entries are not yet on the device: (slot, column, block).
-    updates: Vec<[i32; 3]>,
-    /// Value of the semaphore after the last launch.
-    timeline: u64,
+    pub(crate) context: Context,
+    pub(crate) speculation: Speculation,
 }
 
 impl Engine {
-    /// Plans a context, checks that it fits, allocates it and imports the weights. `progress` is called with bytes
-    /// of weights done and in all.
+    /// Plans a context without strategies; see [`Engine::with_strategies`].
     ///
     /// # Errors
-    /// Settings that the backend refuses, operations or types that it lacks, memory that is short.
+    /// As there.
     pub fn new(
         model: Model,
         backend: &BackendClient,
         options: EngineOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let context = context_shape(&model, &options)?;
-        let loaded = loading::load(&model, backend, &context, &options, progress)?;
-        let sequences = (0..context.sequences)
-            .map(|_| SequenceState {
-                in_use: false,
-                length: 0,
-                blocks: Vec::with_capacity(context.blocks_per_sequence as usize),
-            })
-            .collect();
-        let pool = BlockPool::new(context.blocks());
-        let updates = Vec::with_capacity(context.blocks() as usize);
-        let loaded = ManuallyDrop::new(loaded);
-        Ok(Self { model, context, options, loaded, hangs: false, pool, sequences, updates, timeline: 0 })
+        Self::with_strategies(model, backend, options, &StrategyOptions::default(), progress)
+    }
+
+    /// Plans a context, checks that it fits, allocates it and imports the weights. `progress` is called with bytes
+    /// of weights done and in all.
+    ///
+    /// # Errors
+    /// Settings that the backend refuses, operations or types that it lacks, memory that is short; strategies that
+    /// cannot work on this model and context.
+    pub fn with_strategies(
+        model: Model,
+        backend: &BackendClient,
+        mut options: EngineOptions,
+        strategies: &StrategyOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let (shape, setup, drafters) = prepare(&model, backend, &mut options, strategies)?;
+        let loaded = loading::load(&model, backend, &shape, &options, &setup, progress)?;
+        let context = Context::new(model, shape, options, loaded);
+        let speculation = Speculation::new(&context, drafters, strategies);
+        Ok(Self { context, speculation })
+    }
+
+    /// The memory that a context would take, without allocating anything or reading weights.
+    ///
+    /// # Errors
+    /// As for [`Engine::with_strategies`], but for memory that is short.
+    pub fn plan(
+        model: &Model,
+        backend: &BackendClient,
+        mut options: EngineOptions,
+        strategies: &StrategyOptions,
+    ) -> Result<MemoryPlan> {
+        let (shape, setup, _) = prepare(model, backend, &mut options, strategies)?;
+        loading::memory_of(model, backend, &shape, &options, &setup)
     }
 
     /// The model.
     pub fn model(&self) -> &Model {
-        &self.model
+        &self.context.model
     }
 
     /// The memory that was planned, and is held.
     pub fn memory(&self) -> &MemoryPlan {
-        &self.loaded.memory
+        &self.context.loaded.memory
     }
 
     /// Positions that a sequence may have.
     pub fn context_length(&self) -> usize {
-        self.context.positions as usize
+        self.context.shape.positions as usize
     }
 
     /// Most rows of a run.
     pub fn microbatch(&self) -> usize {
-        self.options.microbatch as usize
+        self.context.options.microbatch as usize
     }
 
     /// Most outputs of a run.
     pub fn most_outputs(&self) -> usize {
-        self.options.outputs as usize
+        self.context.options.outputs as usize
     }
 
     /// What the device did so far.
@@ -185,8 +196,13 @@ impl Engine {
     /// # Errors
     /// When the backend does not count.
     pub fn counters(&self) -> Result<Counters> {
-        let device = &self.loaded.device;
+        let device = &self.context.loaded.device;
         device.counters().map_err(EngineError::backend(device.plugin(), "counters"))
+    }
+
+    /// What runs cost so far, of the target and of strategies.
+    pub fn run_counts(&self) -> RunCounts {
+        self.context.counts
     }
 
     /// Starts an empty sequence.
@@ -194,37 +210,26 @@ impl Engine {
     /// # Errors
     /// When all sequences of the context are in use.
     pub fn new_sequence(&mut self) -> Result<SequenceId> {
-        let free = self.sequences.iter().position(|s| !s.in_use).ok_or_else(|| {
-            EngineError::Request(format!(
-                "all {} sequences of the context are in use",
-                self.context.sequences
-            ))
-        })?;
-        self.sequences[free].in_use = true;
-        Ok(SequenceId(free as u32))
+        let id = self.context.new_sequence()?;
+        self.speculation.begin(id);
+        Ok(id)
     }
 
     /// Ends a sequence and gives its memory back.
     pub fn end_sequence(&mut self, id: SequenceId) {
-        self.clear_sequence(id);
-        if let Some(sequence) = self.sequences.get_mut(id.0 as usize) {
-            sequence.in_use = false;
-        }
+        self.context.end_sequence(id);
+        self.speculation.begin(id);
     }
 
     /// Empties a sequence.
     pub fn clear_sequence(&mut self, id: SequenceId) {
-        let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
-        sequence.length = 0;
-        for block in sequence.blocks.drain(..) {
-            self.pool.give(block);
-        }
-        self.updates.retain(|update| update[0] != id.0 as i32);
+        self.context.clear_sequence(id);
+        self.speculation.begin(id);
     }
 
     /// Positions that a sequence holds.
     pub fn sequence_length(&self, id: SequenceId) -> usize {
-        self.sequences.get(id.0 as usize).map_or(0, |s| s.length as usize)
+        self.context.length(id)
     }
 
     /// Processes rows of one or several sequences in one launch.
@@ -235,173 +240,79 @@ impl Engine {
     /// whose outputs are not numbers, what the run's sequences hold is undefined: they must be cleared. After one that
     /// did not end in time the engine is of no use any more.
     pub fn run(&mut self, rows: &[Rows<'_>], want: Want) -> Result<Outputs<'_>> {
-        if self.hangs {
-            return Err(EngineError::Request(format!(
-                "an earlier launch on backend `{}` did not end in time; make a new engine",
-                self.loaded.device.plugin()
-            )));
-        }
-        let (total, outputs) = self.check(rows)?;
-        self.take_blocks(rows)?;
-        let key = self.key(total, outputs, want)?;
-        let index = self.loaded.program(key)?;
-        self.write_parameters(index, rows);
-        let value = self.timeline + 1;
-        let (executable, semaphore) = self.loaded.executable(index)?;
-        let timeout = u64::try_from(self.options.launch_timeout.as_nanos()).unwrap_or(u64::MAX);
-        let launched = executable.launch(0, semaphore, value).and_then(|()| semaphore.wait(value, timeout));
-        if let Err(source) = launched {
-            if source.kind == ErrorKind::Timeout {
-                self.hangs = true;
-                return Err(EngineError::backend(self.loaded.device.plugin(), "running a step")(source));
-            }
-            // The caller learns of the launch. What the reset may meet, on a lost device, the next run meets too.
-            if self.loaded.reset().is_ok() {
-                self.timeline = 0;
-            }
-            return Err(EngineError::backend(self.loaded.device.plugin(), "running a step")(source));
-        }
-        self.timeline = value;
-        self.updates.clear();
+        self.speculation.catch_up(&mut self.context);
+        // Noted before, since the outputs borrow the context; a run that fails leaves sequences that must be cleared.
         for part in rows {
-            self.sequences[part.sequence.0 as usize].length += part.tokens.len() as u32;
+            let position = self.context.length(part.sequence);
+            self.speculation.processed(part.sequence, position, part.tokens);
         }
-        // For errors: the last row of the first sequence, whose output is wanted most often.
-        let position = rows.first().map_or(0, |r| self.sequence_length(r.sequence).saturating_sub(1));
-        self.outputs(index, outputs, want, position)
+        let Self { context, speculation } = self;
+        let outputs = context.run(rows, want);
+        if outputs.is_err() {
+            rows.iter().for_each(|part| speculation.not_processed(part.sequence));
+        }
+        outputs
     }
 
-    fn check(&self, rows: &[Rows<'_>]) -> Result<(usize, usize)> {
-        let (mut total, mut outputs) = (0, 0);
-        for (index, part) in rows.iter().enumerate() {
-            let state = self.sequences.get(part.sequence.0 as usize).filter(|s| s.in_use);
-            let state = state
-                .ok_or_else(|| EngineError::Request("a sequence was ended or is not this engine's".into()))?;
-            if rows[..index].iter().any(|other| other.sequence == part.sequence) {
-                return Err(EngineError::Request("a sequence appears twice in one run".into()));
-            }
-            if part.tokens.is_empty() || part.outputs > part.tokens.len() {
-                return Err(EngineError::Request(
-                    "a run needs tokens, and outputs of no more than these".into(),
-                ));
-            }
-            if let Some(id) = part.tokens.iter().find(|&&id| id >= self.model.shape().vocabulary) {
-                return Err(EngineError::Request(format!(
-                    "token {id} is outside of the vocabulary of {}",
-                    self.model.shape().vocabulary
-                )));
-            }
-            if state.length as usize + part.tokens.len() > self.context_length() {
-                return Err(EngineError::ContextFull { context: self.context_length() });
-            }
-            total += part.tokens.len();
-            outputs += part.outputs;
-        }
-        if rows.is_empty() || total > self.microbatch() || outputs > self.most_outputs() {
-            return Err(EngineError::Request(format!(
-                "a run of {total} rows and {outputs} outputs; from 1 to {} rows and at most {} outputs fit",
-                self.microbatch(),
-                self.most_outputs()
-            )));
-        }
-        Ok((total, outputs))
-    }
-
-    /// Gives every sequence the blocks that its new rows need.
-    fn take_blocks(&mut self, rows: &[Rows<'_>]) -> Result<()> {
-        for part in rows {
-            let slot = part.sequence.0 as usize;
-            let needed =
-                (self.sequences[slot].length as usize + part.tokens.len()).div_ceil(KV_BLOCK as usize);
-            while self.sequences[slot].blocks.len() < needed {
-                let block = self
-                    .pool
-                    .take()
-                    .ok_or(EngineError::ContextFull { context: self.context.positions as usize })?;
-                let column = self.sequences[slot].blocks.len();
-                self.sequences[slot].blocks.push(block);
-                self.updates.push([slot as i32, column as i32, block as i32]);
-            }
-        }
+    /// Takes back the last `rows` positions of a sequence, as if they had never been processed.
+    ///
+    /// # Errors
+    /// More than the context keeps the recurrent state of; nothing is changed then. The verdict is that of
+    /// [`Engine::can_roll_back`].
+    pub fn roll_back(&mut self, id: SequenceId, rows: usize) -> Result<()> {
+        self.context.roll_back(id, rows)?;
+        self.speculation.taken_back(id, rows, self.context.length(id));
         Ok(())
     }
 
-    /// The smallest graph that holds the run.
-    fn key(&self, rows: usize, outputs: usize, want: Want) -> Result<ProgramKey> {
-        let updates = self.updates.len();
-        let fits = |key: &&ProgramKey| {
-            key.rows as usize >= rows
-                && key.outputs as usize >= outputs
-                && key.want == want
-                && most_updates(key.rows, self.context.sequences) as usize >= updates
-        };
-        let found = self.loaded.keys().iter().find(fits).copied();
-        found.ok_or_else(|| EngineError::Request(format!("no graph holds a run of {rows} rows")))
+    /// What strategies did since [`Engine::clear_speculation_report`].
+    pub fn speculation_report(&self) -> SpeculationReport {
+        self.speculation.report()
     }
 
-    fn write_parameters(&mut self, index: usize, rows: &[Rows<'_>]) {
-        let offsets = self.loaded.offsets(index);
-        let block = self.loaded.parameter_block();
-        let mut write = |offset: usize, position: usize, value: i32| {
-            let at = offset + position * 4;
-            block[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-        };
-        let (mut row, mut output) = (0, 0);
-        for (number, part) in rows.iter().enumerate() {
-            let state = &self.sequences[part.sequence.0 as usize];
-            let entry = [row as i32, part.tokens.len() as i32, state.length as i32, part.sequence.0 as i32];
-            for (field, value) in entry.into_iter().enumerate() {
-                write(offsets.sequences, number * 4 + field, value);
-            }
-            for (index, &token) in part.tokens.iter().enumerate() {
-                let position = state.length as usize + index;
-                let block = state.blocks[position / KV_BLOCK as usize] as i32;
-                write(offsets.ids, row, token as i32);
-                write(offsets.positions, row, position as i32);
-                write(offsets.cells, row, block * KV_BLOCK as i32 + (position % KV_BLOCK as usize) as i32);
-                if index + part.outputs >= part.tokens.len() {
-                    write(offsets.output_rows, output, row as i32);
-                    output += 1;
-                }
-                row += 1;
-            }
-        }
-        for (number, update) in self.updates.iter().enumerate() {
-            for (field, &value) in update.iter().enumerate() {
-                write(offsets.updates, number * 3 + field, value);
-            }
-        }
-        write(offsets.row_count, 0, row as i32);
-        write(offsets.sequence_count, 0, rows.len() as i32);
-        write(offsets.output_count, 0, output as i32);
-        write(offsets.update_count, 0, self.updates.len() as i32);
+    /// Begins a new report.
+    pub fn clear_speculation_report(&mut self) {
+        self.speculation.clear_report();
     }
 
-    fn outputs(&mut self, index: usize, count: usize, want: Want, position: usize) -> Result<Outputs<'_>> {
-        let places = self.loaded.result_places(index);
-        let vocabulary = self.model.shape().vocabulary as usize;
-        let block = self.loaded.result_block();
-        let fault = |offset: usize| block[offset..offset + 4] != [0; 4];
-        if fault(places.embed_faults) {
-            return Err(EngineError::Request("the device found ids outside of the vocabulary".into()));
-        }
-        if places.output_faults.is_some_and(fault) {
-            return Err(EngineError::NotFinite { position });
-        }
-        let width = if want == Want::Logits { vocabulary } else { 1 };
-        let bytes = &block[places.output..places.output + count * width * 4];
-        Ok(Outputs { want, bytes, count, vocabulary })
+    /// Seconds of a verification by the number of drafted tokens, as far as rounds of one sequence measured them.
+    pub fn verify_seconds(&self) -> Vec<(usize, f64)> {
+        self.speculation.verify_seconds()
+    }
+
+    /// How many positions [`Engine::roll_back`] could take back now.
+    pub fn can_roll_back(&self, id: SequenceId) -> usize {
+        self.context.rollable(id)
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        // Memory that a hanging launch may still write to is never given back.
-        if !self.hangs {
-            // SAFETY: not used again: this is the drop of its owner.
-            unsafe { ManuallyDrop::drop(&mut self.loaded) };
-        }
+/// Makes the strategies and the shape of a context.
+fn prepare(
+    model: &Model,
+    backend: &BackendClient,
+    options: &mut EngineOptions,
+    wanted: &StrategyOptions,
+) -> Result<(ContextShape, Setup, Vec<Drafter>)> {
+    let limit = wanted.most_verified;
+    if !(1..=MOST_VERIFIED).contains(&limit) {
+        return Err(EngineError::Request(format!(
+            "a run cannot verify {limit} drafted tokens; it takes from 1 to {MOST_VERIFIED}"
+        )));
     }
+    let mut shape = context_shape(model, options)?;
+    if wanted.drafters.is_empty() && wanted.rollback.is_none() {
+        return Ok((shape, Setup::default(), Vec::new()));
+    }
+    shape.staged_rows = options.microbatch + STAGED_AFTER_MICROBATCH;
+    shape.rollback_depth = limit;
+    let (setup, drafters) =
+        strategies::create(model, backend.plugin(), &shape, options.microbatch, wanted)?;
+    // No more state is kept than the longest draft needs.
+    let longest = drafters.iter().map(|d| d.client.info().most).max().unwrap_or(limit);
+    shape.rollback_depth = longest.clamp(1, limit);
+    let verified = (shape.rollback_depth + 1).saturating_mul(options.sequences);
+    options.outputs = options.outputs.max(verified.min(options.microbatch));
+    Ok((shape, setup, drafters))
 }
 
 fn context_shape(model: &Model, options: &EngineOptions) -> Result<ContextShape> {
@@ -434,5 +345,7 @@ fn context_shape(model: &Model, options: &EngineOptions) -> Result<ContextShape>
         positions: context,
         blocks_per_sequence: context.div_ceil(KV_BLOCK),
         kv_types: options.kv_types,
+        staged_rows: 0,
+        rollback_depth: 0,
     })
 }

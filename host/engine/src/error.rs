@@ -25,6 +25,21 @@ pub enum EngineError {
         /// What is not supported.
         what: String,
     },
+    /// A tensor has a type that neither GGUF defines nor the backend declares.
+    #[error(
+        "{file}: tensor `{tensor}` has the weight type {id}, which is not one of GGUF's and not declared by backend \
+         `{plugin}`"
+    )]
+    WeightType {
+        /// The model file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// The type's number in the file.
+        id: u32,
+        /// Id of the backend.
+        plugin: String,
+    },
     /// The model and its context do not fit.
     #[error("{0}")]
     Memory(Box<crate::memory::Shortage>),
@@ -37,6 +52,22 @@ pub enum EngineError {
         doing: String,
         /// What the plugin said.
         source: PluginError,
+    },
+    /// A strategy refuses this context.
+    #[error("strategy `{plugin}` cannot work here")]
+    StrategyRefused {
+        /// Id of the plugin.
+        plugin: String,
+        /// Why.
+        source: PluginError,
+    },
+    /// What a strategy asks for does not hold to its contract.
+    #[error("strategy `{plugin}`: {what}")]
+    Strategy {
+        /// Id of the plugin.
+        plugin: String,
+        /// What is wrong.
+        what: String,
     },
     /// The prompt does not fit the context.
     #[error("the prompt has {tokens} tokens, the context holds {context}")]

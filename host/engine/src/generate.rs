@@ -4,6 +4,7 @@ use crate::engine::{Engine, Rows, SequenceId};
 use crate::error::{EngineError, Result};
 use crate::programs::Want;
 use crate::sampling::Sampler;
+use crate::speculation::{RoundIo, Running, choose, round};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,18 @@ pub struct GenerationOptions<'a> {
     pub end_tokens: &'a [u32],
 }
 
+/// A text to be generated, with others or alone.
+pub struct Task<'a> {
+    /// The sequence that it continues.
+    pub sequence: SequenceId,
+    /// Tokens that come first, at least one.
+    pub prompt: &'a [u32],
+    /// Draws the tokens.
+    pub sampler: &'a mut Sampler,
+    /// What is asked for.
+    pub options: GenerationOptions<'a>,
+}
+
 impl Engine {
     /// Processes tokens of a sequence in microbatches; the last row's output stays in the result block and the id or
     /// logits come back. `progress` is called with tokens done.
@@ -105,52 +118,96 @@ impl Engine {
         progress: &mut dyn FnMut(usize),
         on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
     ) -> Result<GenerationReport> {
-        let want = if sampler.options().is_greedy() { Want::Ids } else { Want::Logits };
-        prompt.iter().for_each(|&token| sampler.observe(token));
-        let start = Instant::now();
-        let position = self.sequence_length(sequence) + prompt.len();
-        let outputs = self.prompt(sequence, prompt, want, progress)?;
-        let mut token = choose(&outputs, sampler, position)?;
-        let prompt_time = start.elapsed();
+        let task = Task { sequence, prompt, sampler, options };
+        let mut reports = Vec::with_capacity(1);
+        self.generate_each(&mut [task], progress, &mut |_, token| on_token(token), None, &mut reports)?;
+        reports.pop().ok_or_else(|| EngineError::Request("there is nothing to generate".into()))
+    }
+
+    /// Continues several sequences together; `on_token` receives the index of a task and its token.
+    ///
+    /// # Errors
+    /// As for [`Engine::prompt`]; logits that are not numbers. An error ends all of the texts.
+    pub fn generate_all(
+        &mut self,
+        tasks: &mut [Task<'_>],
+        on_token: &mut dyn FnMut(usize, u32) -> ControlFlow<()>,
+    ) -> Result<Vec<GenerationReport>> {
+        let mut reports = Vec::with_capacity(tasks.len());
+        self.generate_each(tasks, &mut |_| {}, on_token, None, &mut reports)?;
+        Ok(reports)
+    }
+
+    /// As [`Engine::generate_all`], and `on_logits` sees the logits that every emitted token was chosen from: index of
+    /// the task, position of the token, logits.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn generate_watched(
+        &mut self,
+        tasks: &mut [Task<'_>],
+        on_token: &mut dyn FnMut(usize, u32) -> ControlFlow<()>,
+        on_logits: &mut dyn FnMut(usize, usize, &[f32]),
+    ) -> Result<Vec<GenerationReport>> {
+        let mut reports = Vec::with_capacity(tasks.len());
+        self.generate_each(tasks, &mut |_| {}, on_token, Some(on_logits), &mut reports)?;
+        Ok(reports)
+    }
+
+    fn generate_each(
+        &mut self,
+        tasks: &mut [Task<'_>],
+        progress: &mut dyn FnMut(usize),
+        on_token: &mut dyn FnMut(usize, u32) -> ControlFlow<()>,
+        on_logits: Option<&mut dyn FnMut(usize, usize, &[f32])>,
+        reports: &mut Vec<GenerationReport>,
+    ) -> Result<()> {
+        let greedy = tasks.iter().all(|task| task.sampler.options().is_greedy());
+        let want = if greedy && on_logits.is_none() { Want::Ids } else { Want::Logits };
+        let context = self.context_length();
+        // The closures live for different times; both live for this call.
+        let on_logits = on_logits.map(|see| &mut *see as &mut dyn FnMut(usize, usize, &[f32]));
+        let mut io = RoundIo { want, on_token: &mut *on_token, on_logits };
+        let mut texts = Vec::with_capacity(tasks.len());
+        let mut prompts = Vec::with_capacity(tasks.len());
+        self.speculation.new_text();
+        for (index, task) in tasks.iter_mut().enumerate() {
+            task.prompt.iter().for_each(|&token| task.sampler.observe(token));
+            let start = Instant::now();
+            let position = self.sequence_length(task.sequence) + task.prompt.len();
+            let outputs = self.prompt(task.sequence, task.prompt, want, progress)?;
+            let mut text = Running {
+                sequence: task.sequence,
+                end_tokens: task.options.end_tokens,
+                tokens: task.options.tokens,
+                generated: 0,
+                anchor: 0,
+                stop: None,
+                sampler: &mut *task.sampler,
+            };
+            if let (Some(see), Some(logits)) = (io.on_logits.as_mut(), outputs.logits(0)) {
+                see(index, position, logits);
+            }
+            let token = choose(&outputs, 0, text.sampler, position)?;
+            prompts.push((task.prompt.len(), start.elapsed()));
+            text.emit(index, token, position, context, &mut *io.on_token);
+            texts.push(text);
+        }
 
         let start = Instant::now();
-        let mut generated = 0;
-        let stop = loop {
-            if options.end_tokens.contains(&token) {
-                break StopReason::EndToken;
-            }
-            if generated == options.tokens {
-                break StopReason::Length;
-            }
-            generated += 1;
-            sampler.observe(token);
-            if on_token(token).is_break() {
-                break StopReason::Stopped;
-            }
-            if generated == options.tokens {
-                break StopReason::Length;
-            }
-            if self.sequence_length(sequence) == self.context_length() {
-                break StopReason::ContextFull;
-            }
-            let position = self.sequence_length(sequence) + 1;
-            let outputs = self.run(&[Rows { sequence, tokens: &[token], outputs: 1 }], want)?;
-            token = choose(&outputs, sampler, position)?;
-        };
-        Ok(GenerationReport {
-            prompt_tokens: prompt.len(),
-            prompt_time,
-            generated_tokens: generated,
-            generation_time: start.elapsed(),
-            stop,
-        })
+        while texts.iter().any(|text| text.stop.is_none()) {
+            round(&mut self.context, &mut self.speculation, &mut texts, &mut io)?;
+        }
+        let generation_time = start.elapsed();
+        for (text, (prompt_tokens, prompt_time)) in texts.iter().zip(prompts) {
+            reports.push(GenerationReport {
+                prompt_tokens,
+                prompt_time,
+                generated_tokens: text.generated,
+                generation_time,
+                stop: text.stop.unwrap_or(StopReason::Length),
+            });
+        }
+        Ok(())
     }
-}
-
-/// The token at `position`: found on the device, or drawn from the logits.
-fn choose(outputs: &crate::engine::Outputs<'_>, sampler: &mut Sampler, position: usize) -> Result<u32> {
-    if let Some(logits) = outputs.logits(0) {
-        return sampler.sample(logits, position as u64);
-    }
-    outputs.id(0).ok_or(EngineError::NotFinite { position: position.saturating_sub(1) })
 }

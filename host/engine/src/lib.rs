@@ -7,24 +7,33 @@
 //! The engine never names a plugin: it gets a backend from its caller and speaks to it through the plugin API alone.
 
 mod blocks;
+mod context;
 mod engine;
 mod error;
 pub mod families;
+mod fragments;
 mod generate;
 mod loading;
 mod memory;
 mod model;
 mod programs;
 mod sampling;
+mod speculation;
 mod step;
+mod strategies;
 mod weights;
 
+pub use context::RunCounts;
 pub use engine::{Engine, EngineOptions, Outputs, Rows, SequenceId};
 pub use error::{EngineError, Result};
-pub use generate::{GenerationOptions, GenerationReport, StopReason};
+pub use generate::{GenerationOptions, GenerationReport, StopReason, Task};
 pub use memory::{Bytes, MemoryPlan, MemoryRow, Shortage};
 pub use model::{LayerKind, Model, ModelShape};
 pub use programs::Want;
 pub use sampling::{Purpose, Sampler, SamplerOptions, uniform};
+pub use speculation::{DrafterReport, SpeculationReport, TimeSplit};
 pub use step::{ContextShape, KV_BLOCK, StepInputs};
+pub use strategies::{
+    Acceptance, DrafterOptions, MOST_VERIFIED, RollbackOptions, Select, StrategyOptions,
+};
 pub use weights::Weight;

@@ -4,15 +4,19 @@ use crate::engine::EngineOptions;
 use crate::error::{EngineError, Result};
 use crate::memory::MemoryPlan;
 use crate::model::Model;
-use crate::programs::{self, ProgramGraph, ProgramKey};
-use crate::step::{ContextShape, ParameterOffsets};
+use crate::programs::{self, ProgramGraph, ProgramKey, TargetParts};
+use crate::step::ContextShape;
+use crate::strategies::Setup;
 use paceline_plugin_api::backend::{ArenaClass, StatePlan, WeightLayout, WeightUse, weight_uses};
 use paceline_plugin_api::client::{
     ArenaClient, BackendClient, DeviceClient, ExecutableClient, LoadSpans, PlanClient, SemaphoreClient,
     WeightImportClient,
 };
-use paceline_plugin_api::graph::{Graph, StateKind, ValueKind};
+use paceline_plugin_api::graph::{Graph, StateKind, ValueKind, step};
+use paceline_plugin_api::strategy::DRAFT_WEIGHT;
+use paceline_gguf::Gguf;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Alignment of parameter and result blocks.
 const IO_ALIGNMENT: u64 = 256;
@@ -32,14 +36,6 @@ struct Program {
     plan: PlanClient,
 }
 
-/// Where results are in the result block.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ResultPlaces {
-    pub output: usize,
-    pub embed_faults: usize,
-    pub output_faults: Option<usize>,
-}
-
 /// A context on a device. Fields are dropped in this order: executables before the arenas that they are bound to.
 pub(crate) struct Loaded {
     executables: Vec<Option<ExecutableClient>>,
@@ -48,11 +44,14 @@ pub(crate) struct Loaded {
     arenas: HashMap<ArenaClass, ArenaClient>,
     pub device: DeviceClient,
     pub memory: MemoryPlan,
+    /// Of the first programs; those of strategies follow.
     keys: Vec<ProgramKey>,
     weights: HashMap<String, Place>,
     states: HashMap<String, Place>,
     parameter_bytes: u64,
     result_bytes: u64,
+    /// Executables that were bound so far.
+    loads: u64,
 }
 
 /// Gives out consecutive, aligned ranges.
@@ -69,50 +68,109 @@ impl Cursor {
     }
 }
 
-/// See [`crate::Engine::new`].
-pub(crate) fn load(
+/// A context before anything is allocated.
+struct Planned {
+    memory: MemoryPlan,
+    programs: Vec<Program>,
+    keys: Vec<ProgramKey>,
+    uses: Vec<WeightUse>,
+    layouts: Vec<WeightLayout>,
+    weights: HashMap<String, Place>,
+    states: HashMap<String, Place>,
+    parameter_bytes: u64,
+    result_bytes: u64,
+}
+
+fn plan_context(
     model: &Model,
     backend: &BackendClient,
     context: &ContextShape,
     options: &EngineOptions,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Loaded> {
+    setup: &Setup,
+) -> Result<Planned> {
     let plugin = backend.plugin();
     let info = backend.devices().map_err(EngineError::backend(plugin, "listing its devices"))?;
     let info = info.get(options.device as usize).ok_or_else(|| {
         EngineError::Request(format!("backend `{plugin}` has no device {}", options.device))
     })?;
     let keys = programs::keys(options.microbatch, options.outputs);
-    let graphs = keys
+    let parts = TargetParts { taps: &setup.taps, rollback: setup.rollback.as_ref() };
+    let target = keys.iter().map(|&key| programs::build(model, context, &parts, key));
+    let strategies = setup
+        .programs
         .iter()
-        .map(|&key| programs::build(model, context, key))
-        .collect::<Result<Vec<ProgramGraph>>>()?;
+        .map(|p| programs::build_strategy(model, context, &p.plugin, p.ring_blocks, &p.graph));
+    let graphs = target.chain(strategies).collect::<Result<Vec<ProgramGraph>>>()?;
     let uses = weight_uses(graphs.iter().map(|g| &g.graph));
+    model.check_weight_types(plugin, &uses)?;
     let layouts = backend
         .layout_weights(&info.capabilities, &uses)
         .map_err(EngineError::backend(plugin, "laying out the weights"))?;
     let programs = plan(model, backend, &info.capabilities, graphs, &uses, &layouts)?;
 
+    // What only strategies use comes behind everything that the target uses.
     let mut cursors: HashMap<ArenaClass, Cursor> = HashMap::new();
-    let weights = place_weights(&mut cursors, &uses, &layouts);
-    let states = place_states(&mut cursors, model, &programs)?;
+    let of_target = weight_uses(programs[..keys.len()].iter().map(|p| &p.built.graph)).len();
+    let mut weights = place_weights(&mut cursors, &uses[..of_target], &layouts[..of_target]);
+    let target_weights = end(&cursors, ArenaClass::Weights);
+    weights.extend(place_weights(&mut cursors, &uses[of_target..], &layouts[of_target..]));
+    let mut known = HashMap::new();
+    place_states(&mut cursors, model, &programs[..keys.len()], &mut known)?;
+    let [target_kv, target_state] = [ArenaClass::Kv, ArenaClass::State].map(|class| end(&cursors, class));
+    let is_tap = |name: &str| name.starts_with(step::name::TAP);
+    let taps: u64 = known.iter().filter(|(name, _)| is_tap(name)).map(|(_, (plan, _))| plan.bytes).sum();
+    place_states(&mut cursors, model, &programs[keys.len()..], &mut known)?;
+    let states = known.into_iter().map(|(name, (_, place))| (name, place)).collect();
     let summaries = || programs.iter().map(|p| p.plan.summary());
     let workspace = summaries().map(|s| s.workspace_bytes).max().unwrap_or(0);
     let block = |bytes: u64| bytes.next_multiple_of(IO_ALIGNMENT);
     let parameter_bytes = block(summaries().map(|s| s.parameter_bytes).max().unwrap_or(0));
     let result_bytes = block(summaries().map(|s| s.result_bytes).max().unwrap_or(0));
 
-    let end = |class: ArenaClass| cursors.get(&class).map_or(0, |c| c.end);
-    let kv = end(ArenaClass::Kv);
     let blocks = u64::from(context.blocks_per_sequence);
-    let mut memory = MemoryPlan::new(kv / blocks.max(1), blocks);
-    memory.add("weights", ArenaClass::Weights, end(ArenaClass::Weights));
-    memory.add("KV cache", ArenaClass::Kv, kv);
-    memory.add("recurrent state", ArenaClass::State, end(ArenaClass::State));
+    let mut memory = MemoryPlan::new(target_kv / blocks.max(1), blocks);
+    let rest = |class: ArenaClass, target: u64| end(&cursors, class) - target;
+    memory.add("weights", ArenaClass::Weights, target_weights);
+    memory.add("KV cache", ArenaClass::Kv, target_kv);
+    memory.add("recurrent state", ArenaClass::State, target_state - taps);
+    if taps > 0 {
+        memory.add("hidden states for strategies", ArenaClass::State, taps);
+    }
+    if !setup.programs.is_empty() {
+        memory.add("strategies' weights", ArenaClass::Weights, rest(ArenaClass::Weights, target_weights));
+        memory.add("strategies' caches", ArenaClass::Kv, rest(ArenaClass::Kv, target_kv));
+        memory.add("strategies' state", ArenaClass::State, rest(ArenaClass::State, target_state));
+    }
     memory.add("workspace", ArenaClass::Workspace, workspace);
     memory.add("parameters", ArenaClass::Io, parameter_bytes);
     memory.add("results", ArenaClass::Io, result_bytes);
 
+    Ok(Planned { memory, programs, keys, uses, layouts, weights, states, parameter_bytes, result_bytes })
+}
+
+/// The memory of a context; see [`crate::Engine::plan`].
+pub(crate) fn memory_of(
+    model: &Model,
+    backend: &BackendClient,
+    context: &ContextShape,
+    options: &EngineOptions,
+    setup: &Setup,
+) -> Result<MemoryPlan> {
+    Ok(plan_context(model, backend, context, options, setup)?.memory)
+}
+
+/// See [`crate::Engine::with_strategies`].
+pub(crate) fn load(
+    model: &Model,
+    backend: &BackendClient,
+    context: &ContextShape,
+    options: &EngineOptions,
+    setup: &Setup,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Loaded> {
+    let plugin = backend.plugin();
+    let Planned { memory, programs, keys, uses, layouts, weights, states, parameter_bytes, result_bytes } =
+        plan_context(model, backend, context, options, setup)?;
     let device = backend
         .open(options.device, &options.settings)
         .map_err(EngineError::backend(plugin, format!("opening device {}", options.device)))?;
@@ -142,9 +200,15 @@ pub(crate) fn load(
         states,
         parameter_bytes,
         result_bytes,
+        loads: 0,
     };
-    loaded.import(model, &uses, &layouts, progress)?;
+    loaded.import(model, setup.draft.as_ref(), &uses, &layouts, progress)?;
     Ok(loaded)
+}
+
+/// Bytes of a class that are placed so far.
+fn end(cursors: &HashMap<ArenaClass, Cursor>, class: ArenaClass) -> u64 {
+    cursors.get(&class).map_or(0, |c| c.end)
 }
 
 fn plan(
@@ -172,7 +236,7 @@ fn plan(
                 what: format!("backend `{}` cannot run it: {operation}: {reason}", backend.plugin()),
             });
         }
-        if let Some(first) = programs.first() {
+        if let Some(first) = programs.first().filter(|_| built.target.is_some()) {
             programs::check_numerics(
                 model,
                 (&first.built.graph, first.plan.summary()),
@@ -201,8 +265,8 @@ fn place_states(
     cursors: &mut HashMap<ArenaClass, Cursor>,
     model: &Model,
     programs: &[Program],
-) -> Result<HashMap<String, Place>> {
-    let mut known: HashMap<String, (StatePlan, Place)> = HashMap::new();
+    known: &mut HashMap<String, (StatePlan, Place)>,
+) -> Result<()> {
     for program in programs {
         let graph = &program.built.graph;
         for (id, plan) in graph.states().zip(&program.plan.summary().states) {
@@ -214,39 +278,47 @@ fn place_states(
                 continue;
             }
             let class = match value.kind {
-                ValueKind::State(StateKind::PerPosition | StateKind::Table | StateKind::Ring) => {
-                    ArenaClass::Kv
-                }
+                ValueKind::State(StateKind::PerPosition | StateKind::Table) => ArenaClass::Kv,
                 _ => ArenaClass::State,
             };
             let place = cursors.entry(class).or_default().place(class, plan.bytes, plan.alignment);
             known.insert(value.name.clone(), (*plan, place));
         }
     }
-    Ok(known.into_iter().map(|(name, (_, place))| (name, place)).collect())
+    Ok(())
+}
+
+/// The bytes of a weight: of the model, or of the drafter's file.
+fn tensor_bytes<'a>(model: &'a Model, draft: Option<&'a Arc<Gguf>>, name: &str) -> Result<&'a [u8]> {
+    match (name.strip_prefix(DRAFT_WEIGHT), draft) {
+        (Some(name), Some(draft)) => {
+            let tensor = draft.require_tensor(name)?;
+            Ok(draft.tensor_bytes(&tensor)?)
+        }
+        _ => model.tensor_bytes(name),
+    }
 }
 
 impl Loaded {
     fn import(
         &self,
         model: &Model,
+        draft: Option<&Arc<Gguf>>,
         uses: &[WeightUse],
         layouts: &[WeightLayout],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        let gguf = model.gguf();
         let arena = self.arena(ArenaClass::Weights)?;
         let total: u64 = layouts.iter().map(|l| l.bytes).sum();
         let (mut done, mut batch, mut batch_bytes) = (0, Vec::new(), 0);
         progress(0, total);
         for (index, (weight, layout)) in uses.iter().zip(layouts).enumerate() {
-            let tensor = gguf.require_tensor(&weight.name)?;
             let place = self.weights[&weight.name];
             batch.push(WeightImportClient {
                 weight,
                 layout: *layout,
                 target: arena.span(place.offset, place.bytes),
-                source: gguf.tensor_bytes(&tensor)?,
+                source: tensor_bytes(model, draft, &weight.name)?,
             });
             batch_bytes += layout.bytes;
             if batch_bytes >= IMPORT_BATCH || index + 1 == uses.len() {
@@ -273,17 +345,60 @@ impl Loaded {
         &self.keys
     }
 
-    /// Index of a graph; its executable is loaded on first use.
+    /// Index of a graph of the target; its executable is loaded on first use.
     pub fn program(&mut self, key: ProgramKey) -> Result<usize> {
         let index = self
             .keys
             .iter()
             .position(|k| *k == key)
             .ok_or_else(|| EngineError::Request(format!("there is no graph for {key:?}")))?;
-        if self.executables[index].is_none() {
-            self.executables[index] = Some(self.load_program(index)?);
-        }
+        self.ensure_loaded(index)?;
         Ok(index)
+    }
+
+    /// Index of a strategy's graph, counted over all strategies; its executable is loaded on first use.
+    pub fn strategy_program(&mut self, number: usize) -> Result<usize> {
+        let index = self.keys.len() + number;
+        if index >= self.programs.len() {
+            return Err(EngineError::Request(format!("there is no strategy's graph {number}")));
+        }
+        self.ensure_loaded(index)?;
+        Ok(index)
+    }
+
+    fn ensure_loaded(&mut self, index: usize) -> Result<()> {
+        if self.executables[index].is_none() {
+            let mut executable = self.load_program(index)?;
+            self.fill_ring_table(index, &mut executable)?;
+            self.executables[index] = Some(executable);
+            self.loads += 1;
+        }
+        Ok(())
+    }
+
+    /// Executables that were bound so far.
+    pub fn loads(&self) -> u64 {
+        self.loads
+    }
+
+    /// The blocks of a ring never change: logical block c of a sequence is physical block c modulo their number.
+    fn fill_ring_table(&self, index: usize, executable: &mut ExecutableClient) -> Result<()> {
+        let built = &self.programs[index].built;
+        let graph = &built.graph;
+        let name = |id| &graph.value(id).name;
+        let Some(state) = graph.states().position(|id| name(id).ends_with(step::name::RING_BLOCKS)) else {
+            return Ok(());
+        };
+        let id = graph.states().nth(state);
+        let Some(&[slots, columns]) = id.map(|id| graph.value(id).shape).as_ref().map(|s| s.dims()) else {
+            return Ok(());
+        };
+        let blocks = built.ring_blocks.max(1);
+        let entries = (0..slots).flat_map(|slot| (0..columns).map(move |c| slot * blocks + c % blocks));
+        let bytes: Vec<u8> = entries.flat_map(|entry| (entry as i32).to_ne_bytes()).collect();
+        executable
+            .import_state(state as u32, 0, slots, &bytes)
+            .map_err(EngineError::backend(self.device.plugin(), "filling the table of a ring"))
     }
 
     fn load_program(&self, index: usize) -> Result<ExecutableClient> {
@@ -333,19 +448,17 @@ impl Loaded {
         Ok(())
     }
 
-    /// Offsets in the parameter block of a graph.
-    pub fn offsets(&self, index: usize) -> ParameterOffsets {
-        self.programs[index].built.parameters
+    /// The graph with its places in the parameter and result blocks.
+    pub fn built(&self, index: usize) -> &ProgramGraph {
+        &self.programs[index].built
     }
 
-    /// Offsets in the result block of a graph.
-    pub fn result_places(&self, index: usize) -> ResultPlaces {
-        let built = &self.programs[index].built;
-        ResultPlaces {
-            output: built.output,
-            embed_faults: built.embed_faults,
-            output_faults: built.output_faults,
-        }
+    /// The graph's places and the parameter block.
+    pub fn parameters(&mut self, index: usize) -> (&ProgramGraph, &mut [u8]) {
+        let (address, bytes) = (self.io(0, self.parameter_bytes), self.parameter_bytes as usize);
+        // SAFETY: the IO arena is host memory of at least this size; no launch is pending when the engine writes
+        // parameters, since it waits for each launch, and nothing else gives this range out while `self` is borrowed.
+        (&self.programs[index].built, unsafe { std::slice::from_raw_parts_mut(address, bytes) })
     }
 
     /// The address of a range of the IO arena, which every context has.
@@ -353,15 +466,6 @@ impl Loaded {
         let arena = &self.arenas[&ArenaClass::Io];
         assert!(offset + bytes <= arena.bytes(), "parameter and result blocks lie in the IO arena");
         arena.host_address().wrapping_add(offset as usize)
-    }
-
-    /// The parameter block.
-    pub fn parameter_block(&mut self) -> &mut [u8] {
-        // SAFETY: the IO arena is host memory of at least this size; no launch is pending when the engine writes
-        // parameters, since it waits for each launch.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.io(0, self.parameter_bytes), self.parameter_bytes as usize)
-        }
     }
 
     /// The result block.

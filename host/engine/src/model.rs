@@ -2,7 +2,9 @@
 
 use crate::error::{EngineError, Result};
 use crate::families::{self, Family};
-use paceline_gguf::{Gguf, Origin};
+use paceline_gguf::{Gguf, Origin, TensorType, TypeLayout};
+use paceline_plugin_api::backend::WeightUse;
+use paceline_plugin_api::weight_types::WeightType;
 use std::sync::Arc;
 
 /// Sizes of a model that the engine and its users need.
@@ -45,6 +47,8 @@ impl ModelShape {
 pub struct Model {
     gguf: Arc<Gguf>,
     family: Arc<dyn Family>,
+    /// Types that the backend declares, which will run the model.
+    weight_types: Arc<[WeightType]>,
 }
 
 impl Model {
@@ -54,7 +58,15 @@ impl Model {
     /// An architecture that Paceline does not know, a missing or wrong key or tensor, by name.
     pub fn new(gguf: Arc<Gguf>) -> Result<Self> {
         let family = families::open(&gguf)?;
-        Ok(Self { gguf, family })
+        Ok(Self { gguf, family, weight_types: Arc::new([]) })
+    }
+
+    /// The model for a backend that declares these weight types. Without them, a backend gets only tensors of types
+    /// that GGUF defines.
+    #[must_use]
+    pub fn with_weight_types(mut self, types: &[WeightType]) -> Self {
+        self.weight_types = types.into();
+        self
     }
 
     /// The file.
@@ -75,6 +87,41 @@ impl Model {
     /// The file's name, for messages.
     pub fn file_name(&self) -> String {
         file_name(&self.gguf)
+    }
+
+    /// Makes sure that the size of every weight is known.
+    ///
+    /// # Errors
+    /// The first weight of a type that neither GGUF nor the backend `plugin` has.
+    pub(crate) fn check_weight_types(&self, plugin: &str, weights: &[WeightUse]) -> Result<()> {
+        let is_known = |id: u32| TensorType::from_id(id).layout().is_some() || self.declared(id).is_some();
+        match weights.iter().find(|weight| !is_known(weight.dtype.0)) {
+            None => Ok(()),
+            Some(weight) => Err(EngineError::WeightType {
+                file: self.file_name(),
+                tensor: weight.name.clone(),
+                id: weight.dtype.0,
+                plugin: plugin.to_owned(),
+            }),
+        }
+    }
+
+    /// The bytes of a tensor, also of a type that the backend declares.
+    pub(crate) fn tensor_bytes(&self, name: &str) -> Result<&[u8]> {
+        let tensor = self.gguf.require_tensor(name)?;
+        let bytes = match self.declared(tensor.tensor_type.id()) {
+            None => self.gguf.tensor_bytes(&tensor),
+            Some(declared) => {
+                let (elements, bytes) = (declared.elements.into(), declared.bytes.into());
+                let layout = TypeLayout { block_elements: elements, block_bytes: bytes };
+                self.gguf.tensor_bytes_as(&tensor, layout)
+            }
+        };
+        Ok(bytes?)
+    }
+
+    fn declared(&self, id: u32) -> Option<&WeightType> {
+        self.weight_types.iter().find(|declared| declared.id == id)
     }
 
     pub(crate) fn fault(&self, what: impl Into<String>) -> EngineError {

@@ -1,10 +1,16 @@
 //! The graphs of a context: which there are, and building them.
 
 use crate::error::{EngineError, Result};
+use crate::families::{Closed, Ports};
+use crate::fragments::{inline_delta_net, inline_family};
 use crate::model::Model;
-use crate::step::{ContextShape, ParameterOffsets, StepInputs};
+use crate::step::{ContextShape, GroupOffsets, OutputOffsets, StepInputs, UpdateOffsets, output_name};
 use paceline_plugin_api::backend::{NodePlan, PlanSummary};
-use paceline_plugin_api::graph::{Builder, Graph};
+use paceline_plugin_api::client::RollbackClient;
+use paceline_plugin_api::graph::step::Tap;
+use paceline_plugin_api::graph::{Builder, DType, Graph, ValueId};
+use paceline_plugin_api::strategy::{DeltaNetPorts, DeltaNetShape};
+use std::collections::BTreeSet;
 
 /// Row counts that have a graph of their own, up to the microbatch.
 const ROW_COUNTS: [u32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64];
@@ -35,25 +41,100 @@ pub(crate) fn keys(microbatch: u32, outputs: u32) -> Vec<ProgramKey> {
     .collect()
 }
 
+/// What the target's graphs of a context have besides the model.
+pub(crate) struct TargetParts<'a> {
+    /// Hidden states that are copied out.
+    pub taps: &'a BTreeSet<Tap>,
+    /// Provides the state part of recurrent layers.
+    pub rollback: Option<&'a RollbackClient>,
+}
+
 /// A built graph with the places that the engine writes and reads.
 pub(crate) struct ProgramGraph {
     pub graph: Graph,
-    pub parameters: ParameterOffsets,
+    pub groups: Vec<GroupOffsets>,
+    pub updates: Option<UpdateOffsets>,
+    /// Of the target's graphs.
+    pub target: Option<TargetPlaces>,
+    /// Blocks of the ring of the strategy that the graph belongs to.
+    pub ring_blocks: u32,
+}
+
+/// What only the target's graphs have.
+#[derive(Clone, Copy)]
+pub(crate) struct TargetPlaces {
+    pub outputs: OutputOffsets,
     pub output: usize,
     pub embed_faults: usize,
     pub output_faults: Option<usize>,
 }
 
-/// Builds one graph.
-pub(crate) fn build(model: &Model, context: &ContextShape, key: ProgramKey) -> Result<ProgramGraph> {
+/// Taps and recurrent layers of a graph of the target.
+struct TargetPorts<'a> {
+    parts: &'a TargetParts<'a>,
+    hidden: u32,
+}
+
+impl TargetPorts<'_> {
+    fn store(&self, b: &mut Builder, step: &StepInputs, tap: Tap, x: ValueId) {
+        if self.parts.taps.contains(&tap) {
+            let state = tap.state(b, &step.context, self.hidden);
+            let entries = step.staged(b);
+            b.rows_store(x, state, entries);
+        }
+    }
+}
+
+impl Ports for TargetPorts<'_> {
+    fn layer_input(&mut self, b: &mut Builder, step: &StepInputs, layer: u32, x: ValueId) {
+        self.store(b, step, Tap::LayerInput(layer), x);
+    }
+
+    fn delta_net(
+        &mut self,
+        b: &mut Builder,
+        step: &StepInputs,
+        layer: u32,
+        inputs: [ValueId; 5],
+        shape: &DeltaNetShape,
+    ) -> Result<ValueId> {
+        let (Some(client), Some(rollback)) = (self.parts.rollback, step.rollback) else {
+            return Closed.delta_net(b, step, layer, inputs, shape);
+        };
+        let fragment = client.delta_net(shape).map_err(|source| EngineError::StrategyRefused {
+            plugin: client.plugin().to_owned(),
+            source,
+        })?;
+        let ports = DeltaNetPorts { inputs, sequences: step.sequences, rollback };
+        inline_delta_net(b, &fragment, client.plugin(), layer, &ports)
+    }
+}
+
+/// Builds one graph of the target.
+pub(crate) fn build(
+    model: &Model,
+    context: &ContextShape,
+    parts: &TargetParts<'_>,
+    key: ProgramKey,
+) -> Result<ProgramGraph> {
     let family = model.family();
     let mut b = Builder::new();
-    let step = StepInputs::declare(&mut b, context, key.rows, key.outputs);
+    let step = StepInputs::declare(&mut b, context, key.rows);
+    let output_count = b.parameter(output_name::COUNT, DType::I32, &[1], None);
+    let output_rows = b.parameter(output_name::ROWS, DType::I32, &[key.outputs], Some(output_count));
     let (x, faults) = family.embed(&mut b, step.ids);
     b.result("embed_faults", faults);
-    let x = family.trunk(&mut b, &step, x);
-    let x = b.select_rows(x, step.output_rows);
-    let hidden = family.final_norm(&mut b, x);
+    let mut ports = TargetPorts { parts, hidden: family.shape().hidden };
+    let x = family.trunk(&mut b, &step, &mut ports, x)?;
+    // Rows are normed one by one, so it does not matter whether they are chosen before or after.
+    let hidden = if parts.taps.contains(&Tap::Hidden) {
+        let hidden = family.final_norm(&mut b, x);
+        ports.store(&mut b, &step, Tap::Hidden, hidden);
+        b.select_rows(hidden, output_rows)
+    } else {
+        let x = b.select_rows(x, output_rows);
+        family.final_norm(&mut b, x)
+    };
     let logits = family.head(&mut b, hidden);
     match key.want {
         Want::Logits => b.result("output", logits),
@@ -65,13 +146,37 @@ pub(crate) fn build(model: &Model, context: &ContextShape, key: ProgramKey) -> R
     }
     let graph = b.finish();
     let offset = |name: &str| graph.result(name).map(|r| r.offset as usize);
-    let (Some(parameters), Some(output), Some(embed_faults)) =
-        (ParameterOffsets::of(&graph), offset("output"), offset("embed_faults"))
+    let (Some(outputs), Some(output), Some(embed_faults)) =
+        (OutputOffsets::of(&graph), offset("output"), offset("embed_faults"))
     else {
         return Err(EngineError::Request("a step's graph lacks its own inputs and results".into()));
     };
-    let output_faults = offset("output_faults");
-    Ok(ProgramGraph { parameters, output, embed_faults, output_faults, graph })
+    let target = TargetPlaces { outputs, output, embed_faults, output_faults: offset("output_faults") };
+    Ok(ProgramGraph {
+        groups: vec![GroupOffsets::of_target(&graph)],
+        updates: UpdateOffsets::of(&graph),
+        target: Some(target),
+        ring_blocks: 0,
+        graph,
+    })
+}
+
+/// Builds one graph of a strategy.
+pub(crate) fn build_strategy(
+    model: &Model,
+    context: &ContextShape,
+    plugin: &str,
+    ring_blocks: u32,
+    graph: &Graph,
+) -> Result<ProgramGraph> {
+    let graph = inline_family(graph, model.family(), context, plugin)?;
+    Ok(ProgramGraph {
+        groups: GroupOffsets::of_strategy(&graph),
+        updates: UpdateOffsets::of(&graph),
+        target: None,
+        ring_blocks,
+        graph,
+    })
 }
 
 /// Checks that plans of the same step promise the same bits: corresponding nodes of graphs that differ in rows or in

@@ -1,161 +1,209 @@
-//! The inputs of one step: the values that a family builds its graph on, and the layout of the parameter block.
+//! The parameter block of a run: where the parameters of a graph are, and filling them in.
 
-use paceline_plugin_api::graph::{Builder, DType, Graph, StateKind, ValueId, ValueKind};
+use crate::blocks::SequenceState;
+use paceline_plugin_api::graph::step::{group_prefix, name};
+use paceline_plugin_api::graph::{Graph, ValueKind};
 
 /// Positions per block of a KV cache.
 pub use paceline_plugin_api::graph::ops::KV_BLOCK;
+pub use paceline_plugin_api::graph::step::{ContextShape, StepInputs};
 
-/// What all graphs of one context have in common.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ContextShape {
-    /// Sequences that may exist at a time.
-    pub sequences: u32,
-    /// Positions that a sequence may have.
-    pub positions: u32,
-    /// Blocks of 256 positions that hold them.
-    pub blocks_per_sequence: u32,
-    /// Types of cached keys and values.
-    pub kv_types: [DType; 2],
-}
-
-impl ContextShape {
-    /// Blocks of all sequences together.
-    pub fn blocks(&self) -> u32 {
-        self.blocks_per_sequence.saturating_mul(self.sequences)
+/// Byte offset of a parameter, if the graph has it.
+fn offset(graph: &Graph, name: &str) -> Option<usize> {
+    match graph.value(graph.parameter(name)?).kind {
+        ValueKind::Parameter { offset } => Some(offset as usize),
+        _ => None,
     }
 }
 
-/// Inputs of a step, as values of the graph that is being built.
-#[derive(Clone, Debug)]
-pub struct StepInputs {
-    /// Token ids, i32\[R\].
-    pub ids: ValueId,
-    /// Positions, i32\[R\].
-    pub positions: ValueId,
-    /// Cells of the KV cache that the rows go to, i32\[R\].
-    pub cells: ValueId,
-    /// Sequences of the run, i32\[S,4\].
-    pub sequences: ValueId,
-    /// Rows whose outputs are wanted, i32\[M\].
-    pub output_rows: ValueId,
-    /// Block tables, i32\[slots, blocks\].
-    pub table: ValueId,
-    /// The context.
-    pub context: ContextShape,
-    rows: u32,
+/// Entries of a parameter.
+fn entries(graph: &Graph, name: &str) -> usize {
+    graph.parameter(name).map_or(0, |id| graph.value(id).shape.first() as usize)
 }
 
-/// Names of the parameters.
-mod name {
-    pub const ROW_COUNT: &str = "row_count";
-    pub const SEQUENCE_COUNT: &str = "sequence_count";
-    pub const OUTPUT_COUNT: &str = "output_count";
-    pub const UPDATE_COUNT: &str = "update_count";
-    pub const IDS: &str = "ids";
-    pub const POSITIONS: &str = "positions";
-    pub const CELLS: &str = "cells";
-    pub const SEQUENCES: &str = "sequences";
-    pub const OUTPUT_ROWS: &str = "output_rows";
-    pub const UPDATES: &str = "block_updates";
+/// Byte offsets of the parameters of a group of rows; those that a graph lacks are left alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GroupOffsets {
+    /// Most rows and sequences.
+    pub rows: usize,
+    pub sequences: usize,
+    row_count: Option<usize>,
+    sequence_count: Option<usize>,
+    ids: Option<usize>,
+    positions: Option<usize>,
+    pub cells: Option<usize>,
+    sequence_entries: Option<usize>,
+    rollback: Option<usize>,
+    staged: Option<usize>,
+    staged_previous: Option<usize>,
+    ring_cells: Option<usize>,
+    last_row: Option<usize>,
 }
 
-/// Block-table entries that one run may set: every sequence may enter a new block, and rows may fill more.
-pub(crate) fn most_updates(rows: u32, sequences: u32) -> u32 {
-    rows / KV_BLOCK + sequences.min(rows) + 1
+/// Byte offsets of the updates of block tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpdateOffsets {
+    count: usize,
+    updates: usize,
+    /// Most updates.
+    pub most: usize,
 }
 
-impl StepInputs {
-    /// Declares the inputs of a graph of at most `rows` rows and `outputs` outputs, and the node that brings block
-    /// tables up to date.
-    pub fn declare(b: &mut Builder, context: &ContextShape, rows: u32, outputs: u32) -> Self {
-        let count = |b: &mut Builder, name: &str| b.parameter(name, DType::I32, &[1], None);
-        let row_count = count(b, name::ROW_COUNT);
-        let sequence_count = count(b, name::SEQUENCE_COUNT);
-        let output_count = count(b, name::OUTPUT_COUNT);
-        let update_count = count(b, name::UPDATE_COUNT);
-        let sequences = context.sequences.min(rows);
-        let table = b.state(
-            "blocks",
-            StateKind::Table,
-            DType::I32,
-            &[context.sequences, context.blocks_per_sequence],
-        );
-        let updates = b.parameter(
-            name::UPDATES,
-            DType::I32,
-            &[most_updates(rows, context.sequences), 3],
-            Some(update_count),
-        );
-        b.table_update(table, updates);
+impl GroupOffsets {
+    fn of(graph: &Graph, prefix: &str) -> Self {
+        let at = |part: &str| offset(graph, &format!("{prefix}{part}"));
+        let count = |part: &str| entries(graph, &format!("{prefix}{part}"));
         Self {
-            ids: b.parameter(name::IDS, DType::I32, &[rows], Some(row_count)),
-            positions: b.parameter(name::POSITIONS, DType::I32, &[rows], Some(row_count)),
-            cells: b.parameter(name::CELLS, DType::I32, &[rows], Some(row_count)),
-            sequences: b.parameter(name::SEQUENCES, DType::I32, &[sequences, 4], Some(sequence_count)),
-            output_rows: b.parameter(name::OUTPUT_ROWS, DType::I32, &[outputs], Some(output_count)),
-            table,
-            context: context.clone(),
-            rows,
+            rows: count(name::IDS),
+            sequences: count(name::SEQUENCES),
+            row_count: at(name::ROW_COUNT),
+            sequence_count: at(name::SEQUENCE_COUNT),
+            ids: at(name::IDS),
+            positions: at(name::POSITIONS),
+            cells: at(name::CELLS),
+            sequence_entries: at(name::SEQUENCES),
+            rollback: at(name::ROLLBACK),
+            staged: at(name::STAGED),
+            staged_previous: at(name::STAGED_PREVIOUS),
+            ring_cells: at(name::RING_CELLS),
+            last_row: at(name::LAST_ROW),
         }
     }
 
-    /// Most rows of a run.
-    pub fn rows(&self) -> u32 {
-        self.rows
+    /// The one group of a target's graph.
+    pub fn of_target(graph: &Graph) -> Self {
+        Self::of(graph, "")
     }
 
-    /// The KV cache of a layer: keys and values, each `[blocks, 256, heads, width]`.
-    pub fn kv_cache(&self, b: &mut Builder, layer: u32, heads: u32, width: u32) -> [ValueId; 2] {
-        let blocks = self.context.blocks();
-        let [k, v] = self.context.kv_types;
-        let mut cache = |part: &str, dtype: DType| {
-            let name = format!("blk.{layer}.cache_{part}");
-            b.state(&name, StateKind::PerPosition, dtype, &[blocks, KV_BLOCK, heads, width])
-        };
-        [cache("k", k), cache("v", v)]
-    }
-
-    /// A state with one entry per sequence slot, f32.
-    pub fn slot_state(&self, b: &mut Builder, layer: u32, part: &str, dims: &[u32]) -> ValueId {
-        let name = format!("blk.{layer}.{part}");
-        let dims = [&[self.context.sequences], dims].concat();
-        b.state(&name, StateKind::PerSlot, DType::F32, &dims)
+    /// All groups of a strategy's graph.
+    pub fn of_strategy(graph: &Graph) -> Vec<Self> {
+        (0..)
+            .map(group_prefix)
+            .take_while(|prefix| graph.parameter(&format!("{prefix}{}", name::ROW_COUNT)).is_some())
+            .map(|prefix| Self::of(graph, &prefix))
+            .collect()
     }
 }
 
-/// Byte offsets of the parameters in a graph's block.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ParameterOffsets {
-    pub row_count: usize,
-    pub sequence_count: usize,
-    pub output_count: usize,
-    pub update_count: usize,
-    pub ids: usize,
-    pub positions: usize,
-    pub cells: usize,
-    pub sequences: usize,
-    pub output_rows: usize,
-    pub updates: usize,
-}
-
-impl ParameterOffsets {
-    /// Finds the parameters of a graph that was built on [`StepInputs`].
+impl UpdateOffsets {
     pub fn of(graph: &Graph) -> Option<Self> {
-        let offset = |name: &str| match graph.value(graph.parameter(name)?).kind {
-            ValueKind::Parameter { offset } => Some(offset as usize),
-            _ => None,
-        };
         Some(Self {
-            row_count: offset(name::ROW_COUNT)?,
-            sequence_count: offset(name::SEQUENCE_COUNT)?,
-            output_count: offset(name::OUTPUT_COUNT)?,
-            update_count: offset(name::UPDATE_COUNT)?,
-            ids: offset(name::IDS)?,
-            positions: offset(name::POSITIONS)?,
-            cells: offset(name::CELLS)?,
-            sequences: offset(name::SEQUENCES)?,
-            output_rows: offset(name::OUTPUT_ROWS)?,
-            updates: offset(name::UPDATES)?,
+            count: offset(graph, name::UPDATE_COUNT)?,
+            updates: offset(graph, name::UPDATES)?,
+            most: entries(graph, name::UPDATES),
+        })
+    }
+
+    pub fn write(&self, block: &mut ParameterBlock<'_>, updates: &[[i32; 3]]) {
+        block.put(Some(self.count), 0, updates.len() as i32);
+        for (number, update) in updates.iter().enumerate() {
+            block.put_all(Some(self.updates), number * 3, update);
+        }
+    }
+}
+
+/// The block that a launch reads its parameters from.
+pub(crate) struct ParameterBlock<'a>(pub &'a mut [u8]);
+
+impl ParameterBlock<'_> {
+    /// Writes entry `index` of the parameter at `offset`, if the graph has the parameter.
+    pub fn put(&mut self, offset: Option<usize>, index: usize, value: i32) {
+        if let Some(offset) = offset {
+            let at = offset + index * 4;
+            self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+    }
+
+    fn put_all(&mut self, offset: Option<usize>, first: usize, values: &[i32]) {
+        for (index, &value) in values.iter().enumerate() {
+            self.put(offset, first + index, value);
+        }
+    }
+}
+
+/// Consecutive rows of one sequence.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'a> {
+    pub slot: usize,
+    pub state: &'a SequenceState,
+    /// Position of the first row.
+    pub position: usize,
+    pub count: usize,
+    /// Token ids, where the graph takes them.
+    pub tokens: Option<&'a [u32]>,
+}
+
+/// Fills in the parameters of a group, span after span.
+pub(crate) struct GroupWriter<'a, 'b> {
+    pub block: &'a mut ParameterBlock<'b>,
+    pub offsets: &'a GroupOffsets,
+    pub context: &'a ContextShape,
+    /// Blocks per sequence of the strategy's ring; 0 for none.
+    pub ring_blocks: u32,
+    pub row: usize,
+    pub spans: usize,
+}
+
+impl GroupWriter<'_, '_> {
+    pub fn span(&mut self, span: &Span<'_>) {
+        let (block, offsets) = (&mut *self.block, self.offsets);
+        let entry = [self.row, span.count, span.position, span.slot].map(|value| value as i32);
+        block.put_all(offsets.sequence_entries, self.spans * 4, &entry);
+        let state = span.state;
+        let rollback = [state.plane, state.bank, state.kept_records].map(|value| value as i32);
+        block.put_all(offsets.rollback, self.spans * 3, &rollback);
+
+        let staged_rows = (self.context.staged_rows as usize).max(1);
+        let staged = |position: usize| (span.slot * staged_rows + position % staged_rows) as i32;
+        let ring_rows = (self.ring_blocks * KV_BLOCK) as usize;
+        for index in 0..span.count {
+            let (position, row) = (span.position + index, self.row + index);
+            if let Some(token) = span.tokens.and_then(|tokens| tokens.get(index)) {
+                block.put(offsets.ids, row, *token as i32);
+            }
+            block.put(offsets.positions, row, position as i32);
+            if offsets.cells.is_some() {
+                // A graph may have cells that it does not use, of positions that have no block.
+                let cell = state.blocks.get(position / KV_BLOCK as usize).map_or(-1, |&physical| {
+                    (physical * KV_BLOCK) as i32 + (position % KV_BLOCK as usize) as i32
+                });
+                block.put(offsets.cells, row, cell);
+            }
+            block.put(offsets.staged, row, staged(position));
+            block.put(offsets.staged_previous, row, position.checked_sub(1).map_or(-1, staged));
+            if ring_rows > 0 {
+                block.put(offsets.ring_cells, row, (span.slot * ring_rows + position % ring_rows) as i32);
+            }
+        }
+        self.row += span.count;
+        self.spans += 1;
+    }
+
+    pub fn finish(self) {
+        self.block.put(self.offsets.row_count, 0, self.row as i32);
+        self.block.put(self.offsets.sequence_count, 0, self.spans as i32);
+        self.block.put(self.offsets.last_row, 0, self.row as i32 - 1);
+    }
+}
+
+/// Offsets that only the target's graphs have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutputOffsets {
+    pub output_count: usize,
+    pub output_rows: usize,
+}
+
+/// Names of the parameters of the rows whose outputs are wanted.
+pub(crate) mod output_name {
+    pub const COUNT: &str = "output_count";
+    pub const ROWS: &str = "output_rows";
+}
+
+impl OutputOffsets {
+    pub fn of(graph: &Graph) -> Option<Self> {
+        Some(Self {
+            output_count: offset(graph, output_name::COUNT)?,
+            output_rows: offset(graph, output_name::ROWS)?,
         })
     }
 }

@@ -266,6 +266,22 @@ pub enum Fault {
         /// The type number in the file.
         id: u32,
     },
+    /// The bytes of a tensor were asked for in a layout that needs more than there are.
+    #[error(
+        "tensor {} of type {id} needs {needed} bytes in the layout that is declared for this type, and has room for \
+         {room}; use the plugin that the file was made for",
+        quoted(name)
+    )]
+    DeclaredTypeTooLarge {
+        /// The tensor.
+        name: String,
+        /// The type number in the file.
+        id: u32,
+        /// Bytes that its shape takes.
+        needed: u64,
+        /// Bytes up to the next tensor or the end of the file.
+        room: u64,
+    },
     /// A tensor that the caller needs is absent.
     #[error("tensor {} is missing; the file lacks what this model needs", quoted(name))]
     MissingTensor {

@@ -7,8 +7,8 @@ use crate::metadata::Metadata;
 use crate::shard::{Shard, read_shard};
 use crate::source::Source;
 use crate::split::{self, Part};
-use crate::tensor::TensorTable;
-use crate::{Error, Fault, Limits, Load, Origin, Result, TensorInfo, ValueRef};
+use crate::tensor::{TensorTable, bytes_in_layout};
+use crate::{Error, Fault, Limits, Load, Origin, Result, TensorInfo, TypeLayout, ValueRef};
 
 /// How [`Gguf::open`] works. The default maps the file, under the default limits.
 #[derive(Debug, Clone, Default)]
@@ -131,13 +131,50 @@ impl Gguf {
     /// [`Fault::UnknownTensorType`] if the type's layout is not known.
     pub fn tensor_bytes(&self, tensor: &TensorInfo<'_>) -> Result<&[u8]> {
         let name = || tensor.name.to_owned();
-        let Some(source) = self.sources.get(tensor.shard) else {
-            return Err(Error::new(self.origin(), Fault::ForeignTensor { name: name() }));
-        };
+        let source = self.source_of(tensor)?;
         if tensor.tensor_type.layout().is_none() {
             let fault = Fault::UnknownTensorType { name: name(), id: tensor.tensor_type.id() };
             return Err(Error::new(&source.origin, fault));
         }
+        Self::range_of(source, tensor)
+    }
+
+    /// The bytes of a tensor whose type this crate has no layout for, as many as its shape takes in a layout that the
+    /// caller knows. A type that has a layout here keeps it.
+    ///
+    /// # Errors
+    /// [`Fault::TensorShape`] if the rows are not whole blocks, [`Fault::DeclaredTypeTooLarge`] if there is no room for
+    /// so many bytes before the next tensor or the end of the file.
+    pub fn tensor_bytes_as(&self, tensor: &TensorInfo<'_>, layout: TypeLayout) -> Result<&[u8]> {
+        if tensor.tensor_type.layout().is_some() {
+            return self.tensor_bytes(tensor);
+        }
+        let source = self.source_of(tensor)?;
+        let fault = |fault| Error::new(&source.origin, fault);
+        let (name, dims, tensor_type) = (tensor.name.to_owned(), tensor.dims.to_vec(), tensor.tensor_type);
+        let needed = match bytes_in_layout(&dims, layout) {
+            Ok(needed) => needed,
+            Err(problem) => return Err(fault(Fault::TensorShape { name, dims, tensor_type, problem })),
+        };
+        if needed > tensor.byte_len {
+            let room = tensor.byte_len;
+            return Err(fault(Fault::DeclaredTypeTooLarge { name, id: tensor_type.id(), needed, room }));
+        }
+        Self::range_of(source, &TensorInfo { byte_len: needed, ..*tensor })
+    }
+
+    /// The bytes of a tensor of any type as they lie in the file, [`TensorInfo::byte_len`] of them.
+    pub(crate) fn stored_bytes(&self, tensor: &TensorInfo<'_>) -> Result<&[u8]> {
+        Self::range_of(self.source_of(tensor)?, tensor)
+    }
+
+    fn source_of(&self, tensor: &TensorInfo<'_>) -> Result<&Source> {
+        let foreign = || Error::new(self.origin(), Fault::ForeignTensor { name: tensor.name.to_owned() });
+        self.sources.get(tensor.shard).ok_or_else(foreign)
+    }
+
+    fn range_of<'s>(source: &'s Source, tensor: &TensorInfo<'_>) -> Result<&'s [u8]> {
+        let name = || tensor.name.to_owned();
         // The range is certain for tensors of this model, but the caller may mix up two models.
         let range = usize::try_from(tensor.offset).ok().zip(usize::try_from(tensor.byte_len).ok());
         range

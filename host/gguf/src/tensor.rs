@@ -3,7 +3,7 @@
 use crate::cursor::Cursor;
 use crate::fault::quoted;
 use crate::header::Header;
-use crate::{Fault, Limits, MAX_DIMS, TensorType};
+use crate::{Fault, Limits, MAX_DIMS, TensorType, TypeLayout};
 
 /// The fewest bytes a tensor can take in the table: name length, rank, one dimension, type, offset.
 const MIN_ENTRY_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
@@ -183,23 +183,33 @@ impl TensorTable {
 
 /// The bytes a tensor takes, 0 if its type is unknown, or why its shape is impossible.
 pub(crate) fn tensor_bytes(dims: &[u64], tensor_type: TensorType) -> Result<u64, String> {
-    if let Some(position) = dims.iter().position(|dim| *dim == 0) {
-        return Err(format!("dimension {position} is 0"));
+    match tensor_type.layout() {
+        Some(layout) => bytes_in_layout(dims, layout),
+        None => element_count(dims).map(|_| 0),
     }
-    let elements = dims
-        .iter()
-        .try_fold(1_u128, |product, dim| product.checked_mul(u128::from(*dim)))
-        .and_then(|product| u64::try_from(product).ok())
-        .ok_or("the number of elements overflows 64 bits")?;
-    let Some(layout) = tensor_type.layout() else { return Ok(0) };
-    if !dims[0].is_multiple_of(layout.block_elements) {
+}
+
+/// The bytes a tensor takes in a layout, or why its shape is impossible.
+pub(crate) fn bytes_in_layout(dims: &[u64], layout: TypeLayout) -> Result<u64, String> {
+    let elements = element_count(dims)?;
+    let whole_blocks = layout.block_elements > 0 && dims[0].is_multiple_of(layout.block_elements);
+    if !whole_blocks {
         return Err(format!(
             "the first dimension is not a multiple of the block of {} elements",
             layout.block_elements
         ));
     }
-    tensor_type
-        .byte_len(elements)
-        .and_then(|bytes| u64::try_from(bytes).ok())
+    (elements / layout.block_elements)
+        .checked_mul(layout.block_bytes)
         .ok_or_else(|| "its size in bytes overflows 64 bits".to_owned())
+}
+
+fn element_count(dims: &[u64]) -> Result<u64, String> {
+    if let Some(position) = dims.iter().position(|dim| *dim == 0) {
+        return Err(format!("dimension {position} is 0"));
+    }
+    dims.iter()
+        .try_fold(1_u128, |product, dim| product.checked_mul(u128::from(*dim)))
+        .and_then(|product| u64::try_from(product).ok())
+        .ok_or_else(|| "the number of elements overflows 64 bits".to_owned())
 }

@@ -12,7 +12,7 @@ use crate::shard_name::shard_file_name;
 use crate::split::{COUNT_KEY, NUMBER_KEY, TENSORS_KEY};
 use crate::tensor::tensor_bytes;
 use crate::write_value::encode_str;
-use crate::{Error, Fault, Limits, MAX_DIMS, Origin, Result, TensorType, Value, ValueRef};
+use crate::{Error, Fault, Gguf, Limits, MAX_DIMS, Origin, Result, TensorType, Value, ValueRef};
 
 /// The version written; version 2 differs only in its number.
 const VERSION: u32 = 3;
@@ -40,6 +40,28 @@ impl<'a> Writer<'a> {
     pub fn new(architecture: &str) -> Self {
         let metadata = vec![("general.architecture".to_owned(), architecture.into())];
         Writer { metadata, tensors: Vec::new() }
+    }
+
+    /// Starts with all metadata and tensors of `model`, in their order. The tensors' bytes are not copied until they
+    /// are written. A split model becomes a whole one, so the keys that number its parts are left out.
+    ///
+    /// # Errors
+    /// [`Fault::CannotWrite`] for text that is not UTF-8.
+    pub fn copy_of(model: &'a Gguf) -> Result<Self> {
+        let mut writer = Writer { metadata: Vec::new(), tensors: Vec::new() };
+        let of_parts = [NUMBER_KEY, COUNT_KEY, TENSORS_KEY];
+        for (key, value) in model.entries().filter(|(key, _)| !of_parts.contains(key)) {
+            let value = Value::try_from(value).map_err(|problem| {
+                let what = format!("the value of metadata key '{key}': {problem}");
+                Error::new(model.origin(), Fault::CannotWrite { what })
+            })?;
+            writer.metadata(key, value);
+        }
+        for tensor in model.tensors() {
+            let bytes = model.stored_bytes(&tensor)?;
+            writer.tensor(tensor.name, tensor.dims, tensor.tensor_type, bytes);
+        }
+        Ok(writer)
     }
 
     /// Adds a key.

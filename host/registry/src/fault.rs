@@ -120,6 +120,16 @@ pub enum FileFault {
     /// The system's loader refused, most often because of a library that the plugin needs.
     #[error("cannot be loaded: {0}")]
     Loader(String),
+    /// A driver is not there, or not in a version that will do.
+    #[error("needs the driver library `{library}`{}, which {problem}", of_versions(versions.as_deref()))]
+    Driver {
+        /// The library.
+        library: String,
+        /// Versions that will do.
+        versions: Option<String>,
+        /// What is wrong with it, as a clause.
+        problem: String,
+    },
     /// The plugin and this host do not understand each other.
     #[error("{0}")]
     Refused(paceline_plugin_api::Error),
@@ -205,6 +215,9 @@ impl FileFault {
                 "if a library is named that is not found, install what it belongs to (a driver, most often)"
                     .to_owned()
             }
+            Self::Driver { .. } => {
+                "install the driver that it belongs to, in a version that will do".to_owned()
+            }
             Self::Probe(failure) => return failure.hint().map(str::to_owned),
             Self::Changed => "run the command again".to_owned(),
             Self::OtherContent { .. } | Self::OtherPlugin { .. } => {
@@ -220,6 +233,10 @@ fn other_entries(others: &[String]) -> String {
     } else {
         format!(" but `{}`: it is for another version of the ABI", others.join("`, `"))
     }
+}
+
+fn of_versions(versions: Option<&str>) -> String {
+    versions.map(|versions| format!(", versions {versions}")).unwrap_or_default()
 }
 
 fn features(lacking: &[String], unknown: &[String]) -> String {

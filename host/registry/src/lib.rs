@@ -55,6 +55,7 @@ mod cache;
 mod candidates;
 mod cpu_features;
 mod descriptor;
+mod drivers;
 mod error;
 mod examine;
 mod fault;
@@ -73,12 +74,12 @@ pub use cache::forget;
 pub use candidates::{Candidate, Candidates, DiscoverConfig, Pin, Source, State};
 pub use descriptor::{
     AbiRange, AbiVersion, DeclaredRule, DeclaredSetting, DeclaredType, Descriptor, DescriptorFault, Driver,
-    DriverRange, PluginKind,
+    DriverRange, PluginKind, VersionSource,
 };
 pub use error::{Error, Result};
 pub use fault::FileFault;
 pub use host_table::HOST_TABLE;
 pub use plugin::{Origin, Plugin};
-pub use probe::{Cause, Described, Failure, Phase, ProbedDevice, Prober, Verdict, probe_main};
+pub use probe::{Cause, Described, Earlier, Failure, Phase, ProbedDevice, Prober, Verdict, probe_main};
 pub use registry::{BackendDevices, Registry};
 pub use search::Environment;

@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use paceline_plugin_api::abi::kind;
 use paceline_plugin_api::client::PluginClient;
+use paceline_plugin_api::weight_types::WeightType;
+
+use crate::descriptor::Descriptor;
 
 /// Where a plugin comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +45,35 @@ pub struct Plugin {
     pub client: PluginClient,
     /// Where it comes from.
     pub origin: Origin,
+    descriptor: Option<Arc<Descriptor>>,
 }
 
 impl Plugin {
+    /// A plugin that is linked in; its descriptor stands in its table.
+    pub(crate) fn built_in(client: PluginClient) -> Self {
+        let descriptor = Descriptor::parse(&client.descriptor())
+            .inspect_err(|fault| {
+                tracing::warn!("the descriptor of built-in plugin `{}` is wrong at {fault}", client.id());
+            })
+            .ok();
+        Self { client, origin: Origin::BuiltIn, descriptor: descriptor.map(Arc::new) }
+    }
+
+    /// A plugin from a file, with the descriptor by which it was chosen.
+    pub(crate) fn from_file(client: PluginClient, path: PathBuf, descriptor: Descriptor) -> Self {
+        Self { client, origin: Origin::File(path), descriptor: Some(Arc::new(descriptor)) }
+    }
+
+    /// What the plugin says about itself; `None` for a built-in whose descriptor cannot be read.
+    pub fn descriptor(&self) -> Option<&Descriptor> {
+        self.descriptor.as_deref()
+    }
+
+    /// Weight types that the plugin declares.
+    pub fn weight_types(&self) -> &[WeightType] {
+        self.descriptor().map_or(&[], |descriptor| &descriptor.weight_types)
+    }
+
     /// The plugin's id.
     pub fn id(&self) -> String {
         self.client.id()

@@ -42,7 +42,7 @@ impl Registry {
                 // SAFETY: a built-in's entry is a plugin's entry, in this program itself.
                 let client =
                     unsafe { PluginClient::enter(builtin.entry, &HOST_TABLE) }.map_err(Error::BuiltIn)?;
-                Ok(Plugin { client, origin: Origin::BuiltIn })
+                Ok(Plugin::built_in(client))
             })
             .collect::<Result<Vec<_>>>()?;
         // The linker's order means nothing.
@@ -138,7 +138,7 @@ impl Registry {
         let marker = candidates.cache().mark(path, identity, Phase::Describe);
         let client = library::enter(path, descriptor).map_err(failed)?;
         drop(marker);
-        let index = self.insert(Plugin { client, origin: Origin::File(path.clone()) })?;
+        let index = self.insert(Plugin::from_file(client, path.clone(), descriptor.clone()))?;
         Ok(&self.plugins[index])
     }
 
@@ -170,7 +170,7 @@ impl Registry {
         let examined = examine(&canonical).map_err(|rejected| failed(rejected.fault))?;
         examined.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let client = library::enter(&canonical, &examined.descriptor).map_err(failed)?;
-        let index = self.insert(Plugin { client, origin: Origin::File(canonical) })?;
+        let index = self.insert(Plugin::from_file(client, canonical, examined.descriptor))?;
         Ok(&self.plugins[index])
     }
 

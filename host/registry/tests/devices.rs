@@ -105,3 +105,38 @@ fn a_plugin_that_is_no_backend() {
         .build(&case.file("libguess.so"));
     assert_snapshot!(used(&case, "guess"), @"plugin `guess` cannot be used as a backend: plugin `guess` has no interface paceline.backend/1");
 }
+
+/// The driver of the plugin breaks while a file exists, and works again without it.
+#[test]
+fn what_was_found_before_is_told_when_a_driver_breaks() {
+    let case = Case::with_good();
+    let broken = case.outside("broken");
+    let on_devices = format!("if (access(\"{}\", F_OK) == 0) abort();", broken.display());
+    CPlugin::new("bad").define("ON_DEVICES", &on_devices).build(&case.file("libbad.so"));
+    fs::write(&broken, "").unwrap();
+    let never = "plugin file [folder]/plugins/libbad.so: crashes when it is asked for its devices (signal 6, abort)\n";
+    assert!(used(&case, "bad").starts_with(never), "{}", used(&case, "bad"));
+
+    fs::remove_file(&broken).unwrap();
+    // The failure has to be forgotten first.
+    case.age(3601);
+    assert_eq!(used(&case, "bad"), "1 devices");
+    let mut candidates = case.discover();
+    assert!(candidates.devices("bad").unwrap().unwrap().is_ok());
+
+    fs::write(&broken, "").unwrap();
+    case.age_found(7200);
+    case.forget_devices();
+    let trials = case.trials();
+    let first = used(&case, "bad");
+    assert_eq!(used(&case, "bad"), first);
+    assert_snapshot!(first, @r#"
+    plugin file [folder]/plugins/libbad.so: crashes when it is asked for its devices (signal 6, abort); 2 h ago it found "Device in C"
+    hint: it is tried again when the file changes, after some time, or at once after `paceline plugins rescan`
+    "#);
+    assert_eq!(case.trials(), trials + 1, "also from memory");
+    // Another file has found nothing yet. It is not loaded here, where the first one is.
+    CPlugin::new("bad").version("1.0.1").define("ON_DEVICES", "abort();").build(&case.file("libbad.so"));
+    let failure = case.discover().devices("bad").unwrap().unwrap().unwrap_err();
+    assert_eq!(failure.earlier, None);
+}

@@ -1,4 +1,4 @@
-//! A library whose idea of a weight is another: its type has 8 bytes, and moves what is behind it.
+//! The library of the CPU backend, whose idea of a weight is another: its type has 8 bytes, and moves what is behind it.
 
 #![allow(missing_docs, dead_code, non_local_definitions, reason = "most of it is there for the derive alone")]
 
@@ -79,3 +79,4 @@ mod module {
 }
 
 paceline_abi_stable::export_module!(module::PluginModuleRef, module::make());
+paceline_plugin_api::export_plugin!(paceline_backend_cpu::plugin_entry, paceline_backend_cpu::DESCRIPTOR);

@@ -268,6 +268,68 @@ fn what_is_stored_is_rounded_to_the_type_of_the_cache() {
 }
 
 #[test]
+fn rows_are_stored_and_loaded_in_the_order_of_the_nodes() {
+    let mut b = Builder::new();
+    let x = b.parameter("x", DType::F32, &[3, 1], None);
+    let cells = b.parameter("cells", DType::I32, &[3], None);
+    let wanted = b.parameter("wanted", DType::I32, &[3], None);
+    let state = b.state("entries", StateKind::PerSlot, DType::F32, &[4, 1]);
+    let before = b.rows_load(state, wanted);
+    b.rows_store(x, state, cells);
+    let after = b.rows_load(state, wanted);
+    b.result("before", before);
+    b.result("after", after);
+    let graph = b.finish();
+    let mut executor = ReferenceExecutor::new(&graph, vec![]).unwrap();
+    executor.set_state(0, &bytes(&[1.0, 2.0, 3.0, 4.0])).unwrap();
+    let mut block = ParameterBlock::new(&graph);
+    block.set_floats("x", 0, &[10.0, 20.0, 30.0]).set_integers("wanted", &[3, -1, 0]);
+    block.set_integers("cells", &[3, -1, 3]);
+    let results = executor.run(block.bytes()).unwrap();
+    check(&floats(&graph, block.bytes(), &results, "before"), &[4.0, 0.0, 1.0]);
+    check(&floats(&graph, block.bytes(), &results, "after"), &[30.0, 0.0, 1.0]);
+    block.set_integers("cells", &[0, 4, 1]);
+    assert!(executor.run(block.bytes()).is_err());
+}
+
+#[test]
+fn records_are_deltas_keys_and_gates_and_go_to_the_other_bank() {
+    let mut b = Builder::new();
+    let rows = b.parameter("rows", DType::I32, &[1], None);
+    let sequences = b.parameter("sequences", DType::I32, &[1, 4], None);
+    let rollback = b.parameter("rollback", DType::I32, &[1, 3], None);
+    let [q, k, v] = ["q", "k", "v"].map(|name| b.parameter(name, DType::F32, &[3, 1, 1], Some(rows)));
+    let [g, beta] = ["g", "beta"].map(|name| b.parameter(name, DType::F32, &[3, 1], Some(rows)));
+    let state = b.state("base", StateKind::PerSlot, DType::F32, &[1, 1, 1, 1]);
+    let records = b.state("records", StateKind::PerSlot, DType::F32, &[2, 2, 3]);
+    b.gated_delta_net_replay(state, records, sequences, rollback);
+    let out = b.gated_delta_net_records([q, k, v, g, beta], state, sequences, records, rollback, 1.0);
+    b.result("out", out);
+    let graph = b.finish();
+    let mut executor = ReferenceExecutor::new(&graph, vec![]).unwrap();
+    let mut run = |sequence: [i32; 4], rollback: [i32; 3], v: &[f32]| {
+        let mut block = ParameterBlock::new(&graph);
+        let ones = vec![1.0; v.len()];
+        block.set_integers("rows", &[sequence[1]]).set_integers("sequences", &sequence);
+        block.set_integers("rollback", &rollback).set_floats("q", 0, &ones).set_floats("k", 0, &ones);
+        block.set_floats("v", 0, v).set_floats("g", 0, &vec![0.0; v.len()]).set_floats("beta", 0, &ones);
+        let results = executor.run(block.bytes()).unwrap();
+        let out = floats(&graph, block.bytes(), &results, "out");
+        (out, executor.state(0).to_vec(), executor.state(1).to_vec())
+    };
+    // A state of one number that takes on each value; the last two rows can be taken back.
+    let (out, base, records) = run([0, 3, 0, 0], [0, 1, 0], &[2.0, 3.0, 7.0]);
+    check(&out, &[2.0, 3.0, 7.0]);
+    assert_eq!(base, bytes(&[2.0]));
+    assert_eq!(records[..24], bytes(&[1.0, 1.0, 0.0, 4.0, 1.0, 0.0]));
+    // One of them is kept, so the state is 3 before the next row.
+    let (out, base, records) = run([0, 1, 2, 0], [0, 0, 1], &[5.0]);
+    check(&out, &[5.0]);
+    assert_eq!(base, bytes(&[3.0]));
+    assert_eq!(records[24..36], bytes(&[2.0, 1.0, 0.0]));
+}
+
+#[test]
 fn a_convolution_goes_on_over_runs_and_begins_with_zeros() {
     let mut b = Builder::new();
     let rows = b.parameter("rows", DType::I32, &[1], None);

@@ -98,8 +98,16 @@ fault_is_noticed!(slice, SliceFromZero, ["slice"]);
 fault_is_noticed!(company, RowsDependOnCompany, ["linear", "softmax", "attention", "conv_causal"]);
 fault_is_noticed!(unsteady, Unsteady, ["add", "gated_delta_net", "launch"]);
 fault_is_noticed!(stale, KeepsStaleState, ["conv_causal", "gated_delta_net"]);
+fault_is_noticed!(planes, ForgetsPlanes, ["conv_causal", "gated_delta_net"]);
+fault_is_noticed!(banks, ForgetsBanks, ["gated_delta_net_replay"]);
+fault_is_noticed!(too_few, ReplaysTooFew, ["gated_delta_net_replay"]);
 fault_is_noticed!(any_slot, AcceptsAnySlot, ["launch"]);
-fault_is_noticed!(unchecked, LaunchesUnchecked, ["launch"]);
+fault_is_noticed!(
+    unchecked,
+    LaunchesUnchecked,
+    ["launch", "rows_store", "rows_load", "conv_causal", "gated_delta_net_replay"]
+);
+fault_is_noticed!(negative_cells, NegativeCellsAreZero, ["rows_store", "rows_load"]);
 fault_is_noticed!(any_setting, AcceptsAnySetting, ["device"]);
 fault_is_noticed!(forgets, ForgetsFreedArenas, ["device"]);
 fault_is_noticed!(counts, CountsNoLaunches, ["device"]);

@@ -226,12 +226,19 @@ struct Sequence {
 inline void check_conv_causal(const Run &run, const Node &node) {
     const auto *list = reinterpret_cast<const Sequence *>(run.bytes(node.inputs[3]));
     const auto rows = static_cast<std::int64_t>(run.rows(node.inputs[0]));
-    const auto slots = static_cast<std::int64_t>(run.value(node.inputs[2]).first());
+    const auto planes = node.integer("planes", 1);
+    const auto slots = static_cast<std::int64_t>(run.value(node.inputs[2]).first()) / planes;
     for (std::size_t i = 0; i < run.rows(node.inputs[3]); ++i) {
         const auto &one = list[i];
         if (one.first < 0 || one.rows < 0 || one.length < 0 || one.slot < 0 || one.slot >= slots ||
             std::int64_t{one.first} + one.rows > rows) {
             fail_invalid("conv_causal: sequence " + std::to_string(i) + " is outside of the live rows or the slots");
+        }
+        if (planes > 1) {
+            const auto plane = run.integers(node.inputs[4])[i * 3];
+            if (plane < 0 || plane >= planes) {
+                fail_invalid("conv_causal: there is no plane " + std::to_string(plane));
+            }
         }
         for (std::size_t j = 0; j < i; ++j) {
             const auto &other = list[j];
@@ -246,6 +253,7 @@ inline void check_conv_causal(const Run &run, const Node &node) {
 inline void conv_causal(const Run &run, const Node &node) {
     const std::size_t channels = run.value(node.inputs[1]).first(), taps = run.value(node.inputs[1]).last();
     const std::size_t kept = taps - 1;
+    const auto planes = static_cast<std::size_t>(node.integer("planes", 1));
     const bool has_silu = node.text("activation", "none") == "silu";
     const float *weight = run.floats(node.inputs[1]);
     // Rows that belong to no sequence are zeros.
@@ -258,25 +266,36 @@ inline void conv_causal(const Run &run, const Node &node) {
         }
         const float *x = run.floats(node.inputs[0]) + static_cast<std::size_t>(list[i].first) * channels;
         float *out = run.floats(node.outputs[0]) + static_cast<std::size_t>(list[i].first) * channels;
-        // The last inputs of the sequence, the oldest first; whatever a slot holds, a new sequence starts from zeros.
-        float *state = run.floats(node.inputs[2]) + static_cast<std::size_t>(list[i].slot) * kept * channels;
-        if (list[i].length == 0) {
-            std::fill_n(state, kept * channels, 0.0f);
-        }
-        const auto input = [&](std::size_t at) -> const float * {
-            return at < kept ? state + at * channels : x + (at - kept) * channels;
+        // A window is the last inputs of the sequence, the oldest first. A slot has one in each plane; a new sequence
+        // starts from zeros, whatever its slot holds.
+        const auto slot = static_cast<std::size_t>(list[i].slot);
+        const auto first = planes == 1 ? 0 : static_cast<std::size_t>(run.integers(node.inputs[4])[i * 3]);
+        const auto window = [&](std::size_t plane) {
+            return run.floats(node.inputs[2]) + (slot * planes + plane) * kept * channels;
+        };
+        const auto input = [&](std::size_t at, std::size_t channel) {
+            if (at >= kept) {
+                return x[(at - kept) * channels + channel];
+            }
+            return list[i].length == 0 ? 0.0f : window(first)[at * channels + channel];
         };
         for (std::size_t row = 0; row < rows; ++row) {
             for (std::size_t channel = 0; channel < channels; ++channel) {
                 double sum = 0.0;
                 for (std::size_t tap = 0; tap < taps; ++tap) {
-                    sum += static_cast<double>(weight[channel * taps + tap]) * input(row + tap)[channel];
+                    sum += static_cast<double>(weight[channel * taps + tap]) * input(row + tap, channel);
                 }
                 out[row * channels + channel] = static_cast<float>(has_silu ? silu(sum) : sum);
             }
         }
-        for (std::size_t at = 0; at < kept; ++at) {
-            std::copy_n(input(rows + at), channels, state + at * channels);
+        // The window after each of the last rows. The plane that the others are read from is written last, and upwards.
+        for (const bool is_first : {false, true}) {
+            for (std::size_t row = rows > planes ? rows - planes : 0; row < rows; ++row) {
+                const std::size_t plane = (first + 1 + row) % planes;
+                for (std::size_t at = 0; at < kept * channels && is_first == (plane == first); ++at) {
+                    window(plane)[at] = input(row + 1 + at / channels, at % channels);
+                }
+            }
         }
     }
 }

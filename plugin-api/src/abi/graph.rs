@@ -14,9 +14,9 @@ pub type GraphBuilderHandle = *mut c_void;
 pub struct GraphValue {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// 0 weight, 1 state, 2 parameter, 3 node result.
+    /// One of `VALUE_WEIGHT`, `VALUE_STATE`, `VALUE_PARAMETER` and `VALUE_NODE`.
     pub kind: u32,
-    /// Data type, a GGUF type id.
+    /// Data type, a GGUF type id such as `TYPE_F32`, or one that a plugin declares.
     pub dtype: u32,
     /// Number of dimensions, at most 4.
     pub rank: u32,
@@ -26,7 +26,7 @@ pub struct GraphValue {
     pub live: u32,
     /// Offset in the parameter block, for parameters.
     pub offset: u32,
-    /// 0 per position, 1 per sequence slot, 2 ring, 3 scratch, 4 table; for states.
+    /// One of `STATE_PER_POSITION` and the like; for states.
     pub state_kind: u32,
     /// Name, valid while the reader lives.
     pub name: Str,
@@ -62,7 +62,7 @@ pub struct GraphAttribute {
     pub size: usize,
     /// Name.
     pub key: Str,
-    /// 0 integer, 1 float, 2 text, 3 list of integers.
+    /// One of `ATTRIBUTE_INTEGER` and the like.
     pub kind: u32,
     /// Reserved, zero.
     pub reserved: u32,

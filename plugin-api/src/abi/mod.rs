@@ -17,12 +17,18 @@
 mod backend;
 mod graph;
 mod host;
+mod numbers;
+mod strategy;
 mod text;
+mod weight_types;
 
 pub use backend::*;
 pub use graph::*;
 pub use host::*;
+pub use numbers::*;
+pub use strategy::*;
 pub use text::*;
+pub use weight_types::*;
 
 use core::ffi::c_void;
 
@@ -133,6 +139,22 @@ impl Argument for LaunchArgs {
 
 impl Argument for GraphValue {
     const FIRST_SIZE: usize = 64;
+}
+
+impl Argument for ContextFacts {
+    const FIRST_SIZE: usize = 88;
+}
+
+impl Argument for DeltaNetShape {
+    const FIRST_SIZE: usize = 48;
+}
+
+impl Argument for ProposeArgs {
+    const FIRST_SIZE: usize = 56;
+}
+
+impl Argument for Outcome {
+    const FIRST_SIZE: usize = 32;
 }
 
 /// True when a struct of `size` bytes, as its maker stated, holds the field at `offset` of `field_size` bytes.

@@ -5,11 +5,16 @@
 
 mod backend;
 mod device;
+mod strategy;
+mod weight_types;
 
 pub use backend::{BackendClient, PlanClient};
 pub use device::{
     ArenaClient, DeviceClient, ExecutableClient, LoadSpans, SemaphoreClient, SpanClient, WeightImportClient,
 };
+pub use weight_types::WeightTypesClient;
+
+pub use strategy::{DrafterClient, DrafterPluginClient, RollbackClient, RollbackPluginClient};
 
 use crate::abi::{self, EntryFn, HostTable, PluginTable, Str};
 use crate::abi_function;
@@ -109,6 +114,34 @@ impl PluginClient {
             Error::unsupported(format!("plugin `{}` has no interface {}", self.id(), abi::BACKEND_INTERFACE))
         })?;
         BackendClient::new(self.id(), table.cast())
+    }
+
+    /// What the plugin says about the weight types that it declares; `None` if it does not.
+    ///
+    /// # Errors
+    /// A table that is too short.
+    pub fn weight_types(&self) -> Result<Option<WeightTypesClient>> {
+        self.interface(abi::WEIGHT_TYPES_INTERFACE, 0)
+            .map(|table| WeightTypesClient::new(table.cast()))
+            .transpose()
+    }
+
+    /// The plugin's drafters, `None` if it has none.
+    ///
+    /// # Errors
+    /// A table that is too short.
+    pub fn drafters(&self) -> Result<Option<DrafterPluginClient>> {
+        let table = self.interface(abi::DRAFTER_INTERFACE, 0);
+        table.map(|table| DrafterPluginClient::new(self.id(), table)).transpose()
+    }
+
+    /// The plugin's rollback strategies, `None` if it has none.
+    ///
+    /// # Errors
+    /// A table that is too short.
+    pub fn rollbacks(&self) -> Result<Option<RollbackPluginClient>> {
+        let table = self.interface(abi::ROLLBACK_INTERFACE, 0);
+        table.map(|table| RollbackPluginClient::new(self.id(), table)).transpose()
     }
 }
 

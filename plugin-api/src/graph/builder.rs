@@ -1,7 +1,9 @@
 //! Building graphs: a method per operation, shapes follow from the inputs.
 
+use super::fragment::FragmentOutput;
 use super::{
     Attribute, DType, Graph, GraphError, Node, ResultSlot, Shape, StateKind, Value, ValueId, ValueKind, ops,
+    vendor_operation,
 };
 
 /// Blocks and parameters start at multiples of this many bytes.
@@ -115,6 +117,47 @@ impl Builder {
             ops::infer(&self.graph.values, operation, version, inputs, &attributes).map_err(|what| {
                 GraphError::Node { node: self.graph.nodes.len(), operation: operation.into(), version, what }
             })?;
+        Ok(self.push_node(operation, version, inputs, attributes, outputs))
+    }
+
+    /// Adds a node of a vendor's operation, whose outputs only its author can tell. Backends that do not know the
+    /// operation refuse it by name.
+    ///
+    /// # Errors
+    /// A name without the prefix of a vendor; outputs that no graph can have.
+    pub fn vendor_node(
+        &mut self,
+        operation: &str,
+        version: u32,
+        inputs: &[ValueId],
+        attributes: Vec<(String, Attribute)>,
+        outputs: &[ops::Output],
+    ) -> Result<Vec<ValueId>, GraphError> {
+        vendor_operation(&format!("{operation}/{version}")).map_err(|what| GraphError::Node {
+            node: self.graph.nodes.len(),
+            operation: operation.into(),
+            version,
+            what,
+        })?;
+        let attributes = ops::canonical_attributes(operation, version, attributes);
+        let before = self.graph.clone();
+        let made = self.push_node(operation, version, inputs, attributes, outputs.to_vec());
+        // A vendor's outputs follow from nothing, so the whole graph has to bear them.
+        if let Err(error) = self.graph.validate() {
+            self.graph = before;
+            return Err(error);
+        }
+        Ok(made)
+    }
+
+    fn push_node(
+        &mut self,
+        operation: &str,
+        version: u32,
+        inputs: &[ValueId],
+        attributes: Vec<(String, Attribute)>,
+        outputs: Vec<ops::Output>,
+    ) -> Vec<ValueId> {
         let outputs: Vec<ValueId> = outputs
             .into_iter()
             .map(|o| {
@@ -134,7 +177,7 @@ impl Builder {
             inputs: inputs.to_vec(),
             outputs: outputs.clone(),
         });
-        Ok(outputs)
+        outputs
     }
 
     fn add_node(
@@ -154,6 +197,11 @@ impl Builder {
     /// Dimensions of a value.
     pub fn dims(&self, value: ValueId) -> &[u32] {
         self.graph.value(value).shape.dims()
+    }
+
+    /// Data type of a value.
+    pub fn dtype(&self, value: ValueId) -> DType {
+        self.graph.value(value).dtype
     }
 
     /// `embed/1`: rows of `table`; the second value counts ids out of range.
@@ -271,6 +319,16 @@ impl Builder {
         self.one("attention", &[q, caches[0], caches[1], table, sequences], &[("scale", float(scale))])
     }
 
+    /// `rows_store/1`: row r of x becomes entry `cells[r]` of `state`.
+    pub fn rows_store(&mut self, x: ValueId, state: ValueId, cells: ValueId) {
+        self.add_node("rows_store", &[x, state, cells], &[]);
+    }
+
+    /// `rows_load/1`: the entries of `state` that `cells` names.
+    pub fn rows_load(&mut self, state: ValueId, cells: ValueId) -> ValueId {
+        self.one("rows_load", &[state, cells], &[])
+    }
+
     /// `conv_causal/1` with silu.
     pub fn conv_causal_silu(
         &mut self,
@@ -280,6 +338,22 @@ impl Builder {
         sequences: ValueId,
     ) -> ValueId {
         self.one("conv_causal", &[x, w, state, sequences], &[("activation", text("silu"))])
+    }
+
+    /// `conv_causal/1` with silu and so many planes per slot; without `rollback` where one plane is all.
+    pub fn conv_causal_silu_planes(
+        &mut self,
+        x: ValueId,
+        w: ValueId,
+        state: ValueId,
+        sequences: ValueId,
+        rollback: ValueId,
+        planes: u32,
+    ) -> ValueId {
+        let inputs = [x, w, state, sequences, rollback];
+        let inputs = if planes == 1 { &inputs[..4] } else { &inputs };
+        let attributes = [("activation", text("silu")), ("planes", Attribute::Integer(planes.into()))];
+        self.one("conv_causal", inputs, &attributes)
     }
 
     /// `gated_delta_net/1` in plain mode: inputs q, k, v, log decay, beta.
@@ -292,6 +366,52 @@ impl Builder {
     ) -> ValueId {
         let [q, k, v, g, beta] = inputs;
         self.one("gated_delta_net", &[q, k, v, g, beta, state, sequences], &[("scale", float(scale))])
+    }
+
+    /// `gated_delta_net/1` that keeps the state after each of the last `planes` rows: `state` has so many entries per
+    /// slot.
+    pub fn gated_delta_net_snapshots(
+        &mut self,
+        inputs: [ValueId; 5],
+        state: ValueId,
+        sequences: ValueId,
+        rollback: ValueId,
+        planes: u32,
+        scale: f32,
+    ) -> ValueId {
+        let [q, k, v, g, beta] = inputs;
+        let attributes = [
+            ("mode", text("snapshots")),
+            ("planes", Attribute::Integer(planes.into())),
+            ("scale", float(scale)),
+        ];
+        self.one("gated_delta_net", &[q, k, v, g, beta, state, sequences, rollback], &attributes)
+    }
+
+    /// `gated_delta_net/1` that keeps records of the last rows instead of their states.
+    pub fn gated_delta_net_records(
+        &mut self,
+        inputs: [ValueId; 5],
+        state: ValueId,
+        sequences: ValueId,
+        records: ValueId,
+        rollback: ValueId,
+        scale: f32,
+    ) -> ValueId {
+        let [q, k, v, g, beta] = inputs;
+        let attributes = [("mode", text("records")), ("scale", float(scale))];
+        self.one("gated_delta_net", &[q, k, v, g, beta, state, sequences, records, rollback], &attributes)
+    }
+
+    /// `gated_delta_net_replay/1`: applies the kept records to `state`.
+    pub fn gated_delta_net_replay(
+        &mut self,
+        state: ValueId,
+        records: ValueId,
+        sequences: ValueId,
+        rollback: ValueId,
+    ) {
+        self.add_node("gated_delta_net_replay", &[state, records, sequences, rollback], &[]);
     }
 
     /// `select_rows/1`.
@@ -314,6 +434,33 @@ impl Builder {
     /// `softmax/1`.
     pub fn softmax(&mut self, x: ValueId) -> ValueId {
         self.one("softmax", &[x], &[])
+    }
+
+    /// A part of the model's family that the host puts in place of this node, before a backend sees the graph:
+    /// `name` and its inputs and outputs are those of the fragment (see [`super::fragment`]). Outputs of live rows have
+    /// the live count of the first input.
+    pub fn fragment(&mut self, name: &str, inputs: &[ValueId], outputs: &[FragmentOutput]) -> Vec<ValueId> {
+        let live = inputs.first().and_then(|&input| self.graph.value(input).live);
+        let outputs: Vec<ValueId> = outputs
+            .iter()
+            .map(|output| {
+                self.push(Value {
+                    kind: ValueKind::Node,
+                    dtype: output.dtype,
+                    shape: output.shape,
+                    live: if output.rows { live } else { None },
+                    name: String::new(),
+                })
+            })
+            .collect();
+        self.graph.nodes.push(Node {
+            operation: super::fragment::OPERATION.into(),
+            version: 1,
+            attributes: vec![("name".into(), text(name))],
+            inputs: inputs.to_vec(),
+            outputs: outputs.clone(),
+        });
+        outputs
     }
 
     /// The finished graph.

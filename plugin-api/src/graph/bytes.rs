@@ -15,6 +15,7 @@
 use super::{
     Attribute, DType, Graph, GraphError, Node, ResultSlot, Shape, StateKind, Value, ValueId, ValueKind,
 };
+use crate::abi;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PLGR");
 const FORMAT: u32 = 1;
@@ -74,10 +75,10 @@ impl Graph {
             for (key, value) in &node.attributes {
                 attributes.extend(e.text(key));
                 let (kind, bits) = match value {
-                    Attribute::Integer(v) => (0, *v as u64),
-                    Attribute::Float(v) => (1, v.to_bits()),
-                    Attribute::Text(v) => (2, pair(e.text(v))),
-                    Attribute::Integers(v) => (3, pair(e.list(v.iter().copied()))),
+                    Attribute::Integer(v) => (abi::ATTRIBUTE_INTEGER, *v as u64),
+                    Attribute::Float(v) => (abi::ATTRIBUTE_FLOAT, v.to_bits()),
+                    Attribute::Text(v) => (abi::ATTRIBUTE_TEXT, pair(e.text(v))),
+                    Attribute::Integers(v) => (abi::ATTRIBUTE_INTEGERS, pair(e.list(v.iter().copied()))),
                 };
                 attributes.extend([kind, 0, bits as u32, (bits >> 32) as u32]);
             }
@@ -123,20 +124,20 @@ fn pair([low, high]: [u32; 2]) -> u64 {
 
 fn encode_kind(kind: ValueKind) -> (u32, u32, u32) {
     match kind {
-        ValueKind::Weight => (0, 0, 0),
-        ValueKind::State(state) => (1, 0, state_kind_to_code(state)),
-        ValueKind::Parameter { offset } => (2, offset, 0),
-        ValueKind::Node => (3, 0, 0),
+        ValueKind::Weight => (abi::VALUE_WEIGHT, 0, 0),
+        ValueKind::State(state) => (abi::VALUE_STATE, 0, state_kind_to_code(state)),
+        ValueKind::Parameter { offset } => (abi::VALUE_PARAMETER, offset, 0),
+        ValueKind::Node => (abi::VALUE_NODE, 0, 0),
     }
 }
 
 pub(super) fn state_kind_to_code(kind: StateKind) -> u32 {
     match kind {
-        StateKind::PerPosition => 0,
-        StateKind::PerSlot => 1,
-        StateKind::Ring => 2,
-        StateKind::Scratch => 3,
-        StateKind::Table => 4,
+        StateKind::PerPosition => abi::STATE_PER_POSITION,
+        StateKind::PerSlot => abi::STATE_PER_SLOT,
+        StateKind::Ring => abi::STATE_RING,
+        StateKind::Scratch => abi::STATE_SCRATCH,
+        StateKind::Table => abi::STATE_TABLE,
     }
 }
 
@@ -146,18 +147,18 @@ pub(super) fn value_kind_to_code(kind: ValueKind) -> u32 {
 
 pub(super) fn decode_kind(kind: u32, offset: u32, state: u32) -> Option<ValueKind> {
     let state_kind = match state {
-        0 => StateKind::PerPosition,
-        1 => StateKind::PerSlot,
-        2 => StateKind::Ring,
-        3 => StateKind::Scratch,
-        4 => StateKind::Table,
+        abi::STATE_PER_POSITION => StateKind::PerPosition,
+        abi::STATE_PER_SLOT => StateKind::PerSlot,
+        abi::STATE_RING => StateKind::Ring,
+        abi::STATE_SCRATCH => StateKind::Scratch,
+        abi::STATE_TABLE => StateKind::Table,
         _ => return None,
     };
     match kind {
-        0 => Some(ValueKind::Weight),
-        1 => Some(ValueKind::State(state_kind)),
-        2 => Some(ValueKind::Parameter { offset }),
-        3 => Some(ValueKind::Node),
+        abi::VALUE_WEIGHT => Some(ValueKind::Weight),
+        abi::VALUE_STATE => Some(ValueKind::State(state_kind)),
+        abi::VALUE_PARAMETER => Some(ValueKind::Parameter { offset }),
+        abi::VALUE_NODE => Some(ValueKind::Node),
         _ => None,
     }
 }
@@ -286,10 +287,10 @@ impl<'a> Decoder<'a> {
         let (w, at) = self.record::<ATTRIBUTE_WORDS>(2, index)?;
         let bits = pair([w[4], w[5]]);
         let value = match w[2] {
-            0 => Attribute::Integer(bits as i64),
-            1 => Attribute::Float(f64::from_bits(bits)),
-            2 => Attribute::Text(self.text(at, w[4], w[5])?),
-            3 => Attribute::Integers(self.list(at, w[4], w[5])?),
+            abi::ATTRIBUTE_INTEGER => Attribute::Integer(bits as i64),
+            abi::ATTRIBUTE_FLOAT => Attribute::Float(f64::from_bits(bits)),
+            abi::ATTRIBUTE_TEXT => Attribute::Text(self.text(at, w[4], w[5])?),
+            abi::ATTRIBUTE_INTEGERS => Attribute::Integers(self.list(at, w[4], w[5])?),
             _ => return Err(malformed(at, "the kind of an attribute is unknown")),
         };
         Ok((self.text(at, w[0], w[1])?, value))

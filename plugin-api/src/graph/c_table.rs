@@ -3,8 +3,8 @@
 use super::bytes::{decode_kind, state_kind_to_code, value_kind_to_code};
 use super::{Attribute, Builder, DType, Graph, Shape, Value, ValueId, ValueKind};
 use crate::abi::{
-    Bytes, GraphAttribute, GraphBuilderHandle, GraphNode, GraphReaderHandle, GraphTable, GraphValue, Status,
-    Str,
+    ATTRIBUTE_FLOAT, ATTRIBUTE_INTEGER, ATTRIBUTE_INTEGERS, ATTRIBUTE_TEXT, Bytes, GraphAttribute,
+    GraphBuilderHandle, GraphNode, GraphReaderHandle, GraphTable, GraphValue, Status, Str,
 };
 use crate::error::{Error, guard, read_argument, write_sized};
 
@@ -144,7 +144,7 @@ unsafe extern "C" fn attribute(
         let mut described = GraphAttribute {
             size: 0,
             key: Str::new(key),
-            kind: 0,
+            kind: ATTRIBUTE_INTEGER,
             reserved: 0,
             integer: 0,
             float: 0.0,
@@ -154,10 +154,11 @@ unsafe extern "C" fn attribute(
         };
         match value {
             Attribute::Integer(v) => described.integer = *v,
-            Attribute::Float(v) => (described.kind, described.float) = (1, *v),
-            Attribute::Text(v) => (described.kind, described.text) = (2, Str::new(v)),
+            Attribute::Float(v) => (described.kind, described.float) = (ATTRIBUTE_FLOAT, *v),
+            Attribute::Text(v) => (described.kind, described.text) = (ATTRIBUTE_TEXT, Str::new(v)),
             Attribute::Integers(v) => {
-                (described.kind, described.list, described.list_count) = (3, v.as_ptr(), v.len());
+                (described.kind, described.list, described.list_count) =
+                    (ATTRIBUTE_INTEGERS, v.as_ptr(), v.len());
             }
         }
         // SAFETY: the caller passes a place whose size it states.
@@ -234,11 +235,11 @@ unsafe fn read_attribute(attribute: &GraphAttribute) -> Result<(String, Attribut
     // SAFETY: by the contract of this function.
     let key = unsafe { attribute.key.to_text() };
     let value = match attribute.kind {
-        0 => Attribute::Integer(attribute.integer),
-        1 => Attribute::Float(attribute.float),
+        ATTRIBUTE_INTEGER => Attribute::Integer(attribute.integer),
+        ATTRIBUTE_FLOAT => Attribute::Float(attribute.float),
         // SAFETY: by the contract of this function.
-        2 => Attribute::Text(unsafe { attribute.text.to_text() }),
-        3 => Attribute::Integers(if attribute.list.is_null() {
+        ATTRIBUTE_TEXT => Attribute::Text(unsafe { attribute.text.to_text() }),
+        ATTRIBUTE_INTEGERS => Attribute::Integers(if attribute.list.is_null() {
             Vec::new()
         } else {
             // SAFETY: by the contract of this function.
@@ -247,6 +248,33 @@ unsafe fn read_attribute(attribute: &GraphAttribute) -> Result<(String, Attribut
         kind => return Err(Error::invalid(format!("attribute kind {kind} is not known"))),
     };
     Ok((key, value))
+}
+
+/// Attributes cross in an array, so they keep their size: one that states another would put all others out of place.
+///
+/// # Safety
+/// `attributes` must be null, with `count` 0, or point to `count` attributes with readable strings and lists.
+unsafe fn read_attributes(
+    attributes: *const GraphAttribute,
+    count: usize,
+) -> Result<Vec<(String, Attribute)>, Error> {
+    if count > 0 && (attributes.is_null() || !attributes.is_aligned()) {
+        return Err(Error::invalid("the pointer to the attributes is null or not aligned"));
+    }
+    (0..count)
+        .map(|index| {
+            // SAFETY: by the contract of this function; the size is read first.
+            let stated = unsafe { (&raw const (*attributes.add(index)).size).read() };
+            if stated != size_of::<GraphAttribute>() {
+                return Err(Error::invalid(format!(
+                    "attribute {index} states a size of {stated} bytes, it has {}",
+                    size_of::<GraphAttribute>()
+                )));
+            }
+            // SAFETY: as above, and the attribute has the size that it should.
+            unsafe { read_attribute(&*attributes.add(index)) }
+        })
+        .collect()
 }
 
 unsafe extern "C" fn builder_node(
@@ -267,10 +295,8 @@ unsafe extern "C" fn builder_node(
             let inputs = (0..input_count).map(|i| ValueId(*inputs.add(i))).collect::<Vec<_>>();
             (builder(handle), operation.to_text(), inputs)
         };
-        let attributes = (0..attribute_count)
-            // SAFETY: as above.
-            .map(|i| unsafe { read_attribute(&*attributes.add(i)) })
-            .collect::<Result<Vec<_>, _>>()?;
+        // SAFETY: as above.
+        let attributes = unsafe { read_attributes(attributes, attribute_count) }?;
         let made = state
             .builder
             .node(&operation, version, &inputs, attributes)

@@ -8,12 +8,16 @@
 mod builder;
 mod bytes;
 mod c_table;
+pub mod fragment;
 pub mod ops;
+pub mod step;
 mod types;
+mod vendor;
 
 pub use builder::{Builder, Rotation};
 pub use c_table::GRAPH_TABLE;
 pub use types::{DType, Shape};
+pub use vendor::vendor_operation;
 
 use std::fmt;
 

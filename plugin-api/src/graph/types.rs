@@ -1,5 +1,6 @@
 //! Data types and shapes.
 
+use crate::abi;
 use std::fmt;
 
 /// A data type by its GGUF id. The set is open: an id without a name here is carried and refused by whoever
@@ -26,19 +27,19 @@ const KNOWN: &[(DType, &str, u32, u32)] = &[
 
 #[allow(missing_docs, non_upper_case_globals)]
 impl DType {
-    pub const F32: DType = DType(0);
-    pub const F16: DType = DType(1);
-    pub const Q4_0: DType = DType(2);
-    pub const Q4_1: DType = DType(3);
-    pub const Q5_0: DType = DType(6);
-    pub const Q5_1: DType = DType(7);
-    pub const Q8_0: DType = DType(8);
-    pub const Q4_K: DType = DType(12);
-    pub const Q5_K: DType = DType(13);
-    pub const Q6_K: DType = DType(14);
-    pub const I32: DType = DType(26);
-    pub const I64: DType = DType(27);
-    pub const BF16: DType = DType(30);
+    pub const F32: DType = DType(abi::TYPE_F32);
+    pub const F16: DType = DType(abi::TYPE_F16);
+    pub const Q4_0: DType = DType(abi::TYPE_Q4_0);
+    pub const Q4_1: DType = DType(abi::TYPE_Q4_1);
+    pub const Q5_0: DType = DType(abi::TYPE_Q5_0);
+    pub const Q5_1: DType = DType(abi::TYPE_Q5_1);
+    pub const Q8_0: DType = DType(abi::TYPE_Q8_0);
+    pub const Q4_K: DType = DType(abi::TYPE_Q4_K);
+    pub const Q5_K: DType = DType(abi::TYPE_Q5_K);
+    pub const Q6_K: DType = DType(abi::TYPE_Q6_K);
+    pub const I32: DType = DType(abi::TYPE_I32);
+    pub const I64: DType = DType(abi::TYPE_I64);
+    pub const BF16: DType = DType(abi::TYPE_BF16);
 }
 
 impl DType {

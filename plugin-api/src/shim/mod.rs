@@ -5,8 +5,11 @@
 //! it was made on: every later call on it answers `POISONED`.
 
 mod handle;
+mod strategy;
 
 use handle::Handle;
+pub(crate) use strategy::tensor_to_c;
+pub use strategy::{DrafterInstance, RollbackInstance, drafter_table, rollback_table};
 
 use crate::abi::{self, BackendTable, Bytes, Status, Str, code};
 use crate::backend::{

@@ -25,8 +25,11 @@ const REQUIRED: &[&str] = &[
     "glu",
     "rope",
     "table_update",
+    "rows_store",
+    "rows_load",
     "conv_causal",
     "gated_delta_net",
+    "gated_delta_net_replay",
     "select_rows",
     "argmax",
     "top_k",
@@ -37,6 +40,22 @@ const REQUIRED: &[&str] = &[
     "semaphore",
     "device",
 ];
+
+/// Heads and sequences are shared out among any number of threads, each with its own scratch.
+#[test]
+fn states_conform_with_any_number_of_threads() {
+    let groups = ["rows_store", "rows_load", "conv_causal", "gated_delta_net", "gated_delta_net_replay"];
+    for threads in ["1", "3"] {
+        let options = SuiteOptions {
+            settings: vec![("threads".into(), threads.into())],
+            groups: groups.map(str::to_owned).to_vec(),
+            required: groups.map(str::to_owned).to_vec(),
+            ..SuiteOptions::default()
+        };
+        let report = Suite::new(&backend(), options).run();
+        assert_eq!(report.failed(), 0, "{threads} threads\n{report}");
+    }
+}
 
 #[test]
 fn every_level_conforms() {

@@ -1,11 +1,14 @@
-//! Kernels with a state: against f64, a prompt at once or piece by piece, split or not.
+//! Kernels with a state: against f64, a prompt at once or piece by piece, split or not, in place or over planes, and
+//! replayed.
 
 mod kernels_support;
 
 use kernels_support::{Random, assert_close, bits, filled, halves};
 use paceline_backend_cpu::kernels::SharedSlice;
-use paceline_backend_cpu::kernels::conv::{CausalConv, causal_conv};
-use paceline_backend_cpu::kernels::gdn::{GatedDeltaNet, GatedDeltaNetOut, gated_delta_net};
+use paceline_backend_cpu::kernels::conv::{CausalConv, ConvWindows, causal_conv};
+use paceline_backend_cpu::kernels::gdn::{
+    GatedDeltaNet, GatedDeltaNetOut, KeptDeltas, Replay, StatePath, gated_delta_net, replay,
+};
 use paceline_backend_cpu::level::Level;
 
 const ROWS: usize = 9;
@@ -64,25 +67,46 @@ impl Sequence {
         let mut first = 0;
         for &count in pieces {
             let work = self.rows(first, count);
-            let mut out = vec![f32::NAN; work.value.len()];
-            let mut deltas = out.clone();
-            let to = GatedDeltaNetOut {
-                state: SharedSlice::new(&mut state),
-                out: SharedSlice::new(&mut out),
-                deltas: Some(SharedSlice::new(&mut deltas)),
-            };
-            for head in 0..self.heads.1 {
+            let mut out_of_rows = vec![f32::NAN; work.value.len()];
+            let mut deltas_of_rows = out_of_rows.clone();
+            let stride = self.heads.1 * self.widths.1;
+            let deltas = KeptDeltas { to: SharedSlice::new(&mut deltas_of_rows), stride, first: 0 };
+            let out = SharedSlice::new(&mut out_of_rows);
+            let heads = state.chunks_exact_mut(self.widths.0 * self.widths.1);
+            for (head, state) in heads.enumerate() {
+                let state = StatePath::in_place(SharedSlice::new(state));
+                let to = GatedDeltaNetOut { state, out, deltas: Some(deltas) };
                 let whole = [0..self.widths.1, 0..0];
                 for columns in if split { halves(self.widths.1) } else { whole } {
                     // SAFETY: one thread.
                     unsafe { gated_delta_net(level, &work, &to, head, columns) };
                 }
             }
-            outs.extend(out);
-            all_deltas.extend(deltas);
+            outs.extend(out_of_rows);
+            all_deltas.extend(deltas_of_rows);
             first += count;
         }
         [outs, all_deltas, state]
+    }
+
+    /// Records of `count` rows from `first` on, with these deltas of the rows from `first` on.
+    fn records(&self, deltas: &[f32], first: usize, count: usize) -> Vec<f32> {
+        let part = |x: &[f32], row: usize| x[row * (x.len() / ROWS)..(row + 1) * (x.len() / ROWS)].to_vec();
+        (0..count)
+            .flat_map(|row| {
+                [part(deltas, row), part(&self.key, first + row), part(&self.log_decay, first + row)].concat()
+            })
+            .collect()
+    }
+
+    fn replay<'a>(&self, records: &'a [f32]) -> Replay<'a> {
+        Replay {
+            records,
+            key_heads: self.heads.0,
+            value_heads: self.heads.1,
+            key_width: self.widths.0,
+            value_width: self.widths.1,
+        }
     }
 
     fn exact(&self) -> [Vec<f64>; 3] {
@@ -141,6 +165,116 @@ fn gated_delta_net_in_pieces_and_splits() {
     }
 }
 
+/// Outputs of all rows, deltas of those from `kept_from` on, on one head whose states are `path`.
+fn run_head(
+    sequence: &Sequence,
+    level: Level,
+    head: usize,
+    columns: [std::ops::Range<usize>; 2],
+    path: StatePath<'_>,
+    kept_from: usize,
+) -> [Vec<f32>; 2] {
+    let work = sequence.rows(0, ROWS);
+    let (mut out, mut deltas) = (vec![0.0; work.value.len()], vec![0.0; work.value.len()]);
+    let stride = sequence.heads.1 * sequence.widths.1;
+    let to = GatedDeltaNetOut {
+        state: path,
+        out: SharedSlice::new(&mut out),
+        deltas: Some(KeptDeltas { to: SharedSlice::new(&mut deltas), stride, first: kept_from }),
+    };
+    for columns in columns {
+        // SAFETY: one thread.
+        unsafe { gated_delta_net(level, &work, &to, head, columns) };
+    }
+    [out, deltas]
+}
+
+#[test]
+fn gated_delta_net_over_planes_and_with_a_replay() {
+    const PLANES: usize = 4;
+    const RECORDS: usize = PLANES - 1;
+    for (heads, widths) in [((1, 2), (7, 16)), ((2, 4), (33, 81)), ((1, 3), (128, 128))] {
+        let sequence = Sequence::random(heads, widths);
+        let size = widths.0 * widths.1;
+        for (head, fresh) in (0..heads.1).flat_map(|head| [(head, false), (head, true)]) {
+            let zeros = vec![0.0; size];
+            let start = if fresh { &zeros } else { &sequence.state[head * size..(head + 1) * size] };
+            // The state after each number of rows, and all outputs and deltas, in place.
+            let mut states = vec![start.to_vec()];
+            let mut expected = [Vec::new(), Vec::new()];
+            for rows in 1..=ROWS {
+                let whole = sequence.rows(0, rows);
+                let mut state = start.to_vec();
+                let (mut out, mut deltas) = (vec![0.0; whole.value.len()], vec![0.0; whole.value.len()]);
+                let stride = heads.1 * widths.1;
+                let to = GatedDeltaNetOut {
+                    state: StatePath::in_place(SharedSlice::new(&mut state)),
+                    out: SharedSlice::new(&mut out),
+                    deltas: Some(KeptDeltas { to: SharedSlice::new(&mut deltas), stride, first: 0 }),
+                };
+                // SAFETY: one thread.
+                unsafe { gated_delta_net(Level::Scalar, &whole, &to, head, 0..widths.1) };
+                states.push(state);
+                expected = [out, deltas];
+            }
+            for (level, split) in
+                Level::available().into_iter().flat_map(|level| [(level, false), (level, true)])
+            {
+                let columns = if split { halves(widths.1) } else { [0..widths.1, 0..0] };
+                let case = format!("{level} {heads:?} {widths:?} head {head} {fresh} {split}");
+                for first in 0..PLANES {
+                    let mut planes = vec![f32::NAN; PLANES * size];
+                    planes[first * size..(first + 1) * size]
+                        .copy_from_slice(&sequence.state[head * size..][..size]);
+                    let all = SharedSlice::new(&mut planes);
+                    // SAFETY: inside the planes; one thread.
+                    let plane =
+                        |index: usize| unsafe { SharedSlice::from_raw(all.pointer(index * size), size) };
+                    let path = StatePath {
+                        before: (!fresh).then(|| plane(first)),
+                        settled_rows: ROWS - PLANES,
+                        settled: plane((first + ROWS) % PLANES),
+                        later: all,
+                        later_stride: size,
+                        later_count: PLANES,
+                        later_first: first + 1,
+                    };
+                    let [out, _] = run_head(&sequence, level, head, columns.clone(), path, ROWS);
+                    assert_eq!(bits(&out), bits(&expected[0]), "{case}");
+                    for rows in ROWS + 1 - PLANES..=ROWS {
+                        let given = &planes[(first + rows) % PLANES * size..][..size];
+                        assert_eq!(bits(given), bits(&states[rows]), "{case}, {rows} rows");
+                    }
+                }
+                let (mut base, mut scratch) = (start.to_vec(), vec![f32::NAN; size + 3]);
+                let settled = SharedSlice::new(&mut base);
+                let path = StatePath {
+                    before: (!fresh).then_some(settled),
+                    settled_rows: ROWS - RECORDS,
+                    settled,
+                    later: SharedSlice::new(&mut scratch),
+                    later_stride: 0,
+                    later_count: 1,
+                    later_first: 0,
+                };
+                let [out, deltas] = run_head(&sequence, level, head, columns.clone(), path, ROWS - RECORDS);
+                assert_eq!(bits(&out), bits(&expected[0]), "{case}");
+                assert_eq!(bits(&base), bits(&states[ROWS - RECORDS]), "{case}");
+                for keep in 0..=RECORDS {
+                    let mut state = base.clone();
+                    let records = sequence.records(&deltas, ROWS - RECORDS, keep);
+                    let work = sequence.replay(&records);
+                    for columns in columns.clone() {
+                        // SAFETY: one thread.
+                        unsafe { replay(level, &work, SharedSlice::new(&mut state), head, columns) };
+                    }
+                    assert_eq!(bits(&state), bits(&states[ROWS - RECORDS + keep]), "{case}, {keep} records");
+                }
+            }
+        }
+    }
+}
+
 /// Outputs and final window.
 fn convolve(
     level: Level,
@@ -156,10 +290,11 @@ fn convolve(
         let x = &whole.x[first * whole.channels..(first + count) * whole.channels];
         let work = CausalConv { x, ..*whole };
         outs.extend(filled(x.len(), |out| {
-            let window = SharedSlice::new(&mut window);
+            let planes = SharedSlice::new(&mut window);
+            let windows = ConvWindows { planes, count: 1, before: 0, fresh: false };
             for channels in if split { halves(whole.channels) } else { [0..whole.channels, 0..0] } {
                 // SAFETY: one thread.
-                unsafe { causal_conv(level, &work, window, out, channels) };
+                unsafe { causal_conv(level, &work, &windows, out, channels) };
             }
         }));
         first += count;
@@ -202,6 +337,55 @@ fn causal_conv_in_pieces_and_splits() {
                             assert_eq!(bits(&result[1]), bits(&reference[1]), "{level} {pieces:?}");
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn causal_conv_over_planes() {
+    let mut random = Random(13);
+    for (channels, taps) in [(80, 4), (7, 8), (33, 2)] {
+        let x = random.floats(ROWS * channels, 2.0);
+        let weight = random.floats(channels * taps, 1.0);
+        let start = random.floats((taps - 1) * channels, 2.0);
+        for (planes, rows, fresh) in [
+            (1, 9, false),
+            (2, 9, false),
+            (2, 3, true),
+            (4, 9, true),
+            (4, 3, false),
+            (5, 5, false),
+            (12, 9, false),
+        ] {
+            let x = &x[..rows * channels];
+            let work = CausalConv { x, weight: &weight, channels, taps, silu: true };
+            let before = if fresh { vec![0.0; start.len()] } else { start.clone() };
+            let [expected, _] = convolve(Level::Scalar, &work, &before, &[rows], false);
+            let inputs = [&before[..], x].concat();
+            for (level, first) in
+                Level::available().into_iter().flat_map(|l| (0..planes).map(move |p| (l, p)))
+            {
+                let mut windows = vec![f32::NAN; planes * start.len()];
+                windows[first * start.len()..(first + 1) * start.len()].copy_from_slice(&start);
+                let all = ConvWindows {
+                    planes: SharedSlice::new(&mut windows),
+                    count: planes,
+                    before: first,
+                    fresh,
+                };
+                let out = filled(x.len(), |out| {
+                    for channels in halves(channels) {
+                        // SAFETY: one thread.
+                        unsafe { causal_conv(level, &work, &all, out, channels) };
+                    }
+                });
+                assert_eq!(bits(&out), bits(&expected), "{level}, {planes} planes");
+                for kept in (rows + 1).saturating_sub(planes).max(1)..=rows {
+                    let window = &windows[(first + kept) % planes * start.len()..][..start.len()];
+                    let case = format!("{level}, plane {first} of {planes}, {kept} of {rows} rows");
+                    assert_eq!(window, &inputs[kept * channels..][..start.len()], "{case}");
                 }
             }
         }

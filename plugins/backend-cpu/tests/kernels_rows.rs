@@ -8,7 +8,7 @@ use paceline_backend_cpu::kernels::argmax::argmax;
 use paceline_backend_cpu::kernels::elementwise::{add, mul, scale};
 use paceline_backend_cpu::kernels::norm::{RmsNorm, l2_norm, rms_norm};
 use paceline_backend_cpu::kernels::rope::{Rope, RopeFrequencies, RopePairing, rope};
-use paceline_backend_cpu::kernels::rows::{copy, copy_columns, select_rows};
+use paceline_backend_cpu::kernels::rows::{copy, copy_columns, select_rows, store_rows};
 use paceline_backend_cpu::kernels::softmax::softmax;
 use paceline_backend_cpu::kernels::top_k::{TopKOut, top_k};
 use paceline_backend_cpu::level::Level;
@@ -269,4 +269,15 @@ fn rows_are_copied() {
         }
     });
     assert_eq!(swapped, [1., 2., 0., 4., 5., 3., 7., 8., 6., 10., 11., 9.]);
+}
+
+#[test]
+fn rows_are_stored_in_their_order() {
+    let x: Vec<f32> = (0..15).map(|i| i as f32).collect();
+    let mut state = vec![-1.0; 12];
+    for columns in halves(3) {
+        // SAFETY: one thread.
+        unsafe { store_rows(&x, 3, &[2, -1, 4, 0, 2], SharedSlice::new(&mut state), columns) };
+    }
+    assert_eq!(state, [9., 10., 11., -1., -1., -1., 12., 13., 14., -1., -1., -1.]);
 }

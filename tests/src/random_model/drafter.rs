@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::model_file::ModelFile;
+use super::model_file::{ModelFile, STREAM};
 use super::vocabulary::{ControlTokens, add_vocabulary};
 use super::{RandomModel, ValueSource, WeightTypes, add_feed_forward};
 use crate::AnyError;
 
-/// A `dflash` drafter with random weights. It borrows embedding and output head of its target.
+/// A `dflash` drafter with random weights.
 #[derive(Clone, Debug)]
 pub struct RandomDrafter {
     /// Width of the residual stream, that of the target.
@@ -28,6 +28,12 @@ pub struct RandomDrafter {
     pub block_size: u32,
     /// Number of tokens, that of the target.
     pub vocab: u32,
+    /// Whether it has an embedding and a head of its own, and does not borrow those of its target.
+    pub own_vocabulary: bool,
+    /// Rows of the block do not see those behind them.
+    pub causal: bool,
+    /// Positions that the layers see for which the list says so.
+    pub sliding: Option<(u32, Vec<bool>)>,
     /// `context_length`.
     pub context: u32,
     /// Base of the rotary angles.
@@ -61,6 +67,9 @@ impl RandomDrafter {
             target_layers,
             block_size: 16,
             vocab: target.vocab,
+            own_vocabulary: false,
+            causal: false,
+            sliding: None,
             context: target.context,
             rope_base: target.rope_base,
             weights: target.weights,
@@ -96,6 +105,10 @@ impl RandomDrafter {
         file.matrix("fc.weight".into(), self.hidden * self.target_layers.len() as u32, self.hidden);
         file.norm("enc.output_norm.weight".into(), self.hidden);
         file.output_norm("output_norm.weight".into(), self.hidden);
+        if self.own_vocabulary {
+            file.matrix_of("token_embd.weight".into(), self.hidden, self.vocab, STREAM);
+            file.matrix("output.weight".into(), self.hidden, self.vocab);
+        }
         for layer in 0..self.layers {
             let name = |suffix: &str| format!("blk.{layer}.{suffix}");
             file.norm(name("attn_norm.weight"), self.hidden);
@@ -123,12 +136,17 @@ impl RandomDrafter {
             .metadata("dflash.attention.key_length", self.head_dim)
             .metadata("dflash.attention.value_length", self.head_dim)
             .metadata("dflash.attention.layer_norm_rms_epsilon", 1e-6_f32)
-            .metadata("dflash.attention.causal", false)
+            .metadata("dflash.attention.causal", self.causal)
             .metadata("dflash.rope.freq_base", self.rope_base)
             .metadata("dflash.rope.dimension_count", self.head_dim)
             .metadata("dflash.rope.dimension_sections", vec![(self.head_dim / 2) as i32, 0, 0, 0])
             .metadata("dflash.block_size", self.block_size)
             .metadata("dflash.target_layers", layers);
+        if let Some((window, layers)) = &self.sliding {
+            header
+                .metadata("dflash.attention.sliding_window", *window)
+                .metadata("dflash.attention.sliding_window_pattern", layers.clone());
+        }
         add_vocabulary(header, self.vocab);
         header.metadata("tokenizer.ggml.mask_token_id", self.mask_token());
     }

@@ -8,8 +8,7 @@ use super::{Reference, Rows, Trunk, embed};
 use crate::AnyError;
 
 /// Keys of backbone variants that are not computed here.
-const UNSUPPORTED_KEYS: [&str; 10] = [
-    "attention.sliding_window",
+const UNSUPPORTED_KEYS: [&str; 9] = [
     "attention.value_scale",
     "embedding_scale",
     "logit_scale",
@@ -27,6 +26,8 @@ pub struct DrafterReference {
     rotary: Rotary,
     attention_scale: f64,
     is_causal: bool,
+    /// Positions that every layer sees at most, besides its own window.
+    visible: Option<usize>,
     target_layers: Vec<usize>,
     mask_token: u32,
     block_size: usize,
@@ -41,6 +42,8 @@ pub struct DrafterReference {
 }
 
 struct DrafterLayer {
+    /// Positions that a row sees, its own included.
+    window: Option<usize>,
     attention_norm: Vec<f64>,
     query: Matrix,
     key: Matrix,
@@ -53,10 +56,11 @@ struct DrafterLayer {
 }
 
 impl DrafterLayer {
-    fn take(tensors: &mut Tensors, layer: usize) -> Result<Self, AnyError> {
+    fn take(tensors: &mut Tensors, layer: usize, window: Option<usize>) -> Result<Self, AnyError> {
         let prefix = format!("blk.{layer}.");
         let name = |suffix: &str| format!("{prefix}{suffix}.weight");
         Ok(DrafterLayer {
+            window,
             attention_norm: tensors.vector(&name("attn_norm"))?,
             query: tensors.matrix(&name("attn_q"))?,
             key: tensors.matrix(&name("attn_k"))?,
@@ -93,12 +97,17 @@ impl DrafterReference {
         let base = file.get_f32("dflash.rope.freq_base")?.unwrap_or(1e4);
         let scale = file.get_f32("dflash.attention.scale")?;
         let layers = file.require_u32("dflash.block_count")? as usize;
+        let window = file.get_u32("dflash.attention.sliding_window")?.map(|window| window as usize);
+        let slides: Option<Vec<bool>> =
+            file.array_bool("dflash.attention.sliding_window_pattern")?.map(Iterator::collect);
+        let window_of = |layer: usize| window.filter(|_| slides.as_ref().is_none_or(|slides| slides[layer]));
         let mut tensors = Tensors::read(file)?;
         let drafter = DrafterReference {
             epsilon: file.require_f32("dflash.attention.layer_norm_rms_epsilon")?.into(),
             rotary: Rotary::new(width, base.into()),
             attention_scale: scale.map_or_else(|| 1.0 / (head_dim as f64).sqrt(), f64::from),
             is_causal: file.get_bool("dflash.attention.causal")?.unwrap_or(false),
+            visible: None,
             target_layers: file
                 .require_array_u32("dflash.target_layers")?
                 .map(|layer| layer as usize)
@@ -111,11 +120,17 @@ impl DrafterReference {
             embedding: tensors.optional_matrix("token_embd.weight"),
             output: tensors.optional_matrix("output.weight"),
             layers: (0..layers)
-                .map(|layer| DrafterLayer::take(&mut tensors, layer))
+                .map(|layer| DrafterLayer::take(&mut tensors, layer, window_of(layer)))
                 .collect::<Result<_, _>>()?,
         };
         tensors.finish()?;
         Ok(drafter)
+    }
+
+    /// Lets every row see `visible` positions at most, its own included.
+    pub fn looking_back(mut self, visible: usize) -> Self {
+        self.visible = Some(visible);
+        self
     }
 
     /// Longest block, the anchor included.
@@ -172,7 +187,11 @@ impl DrafterReference {
         self.rotary.apply(&mut queries, width, block_start);
         let keys = [keys_at(context, 0), keys_at(&input, block_start)].concat();
         let values = [layer.value.apply(context), layer.value.apply(&input)].concat();
-        let sees = |row: usize, key: usize| !self.is_causal || key <= block_start + row;
+        let window = [self.visible, layer.window].into_iter().flatten().min().unwrap_or(usize::MAX);
+        let sees = |row: usize, key: usize| {
+            let position = block_start + row;
+            (!self.is_causal || key <= position) && position.saturating_sub(key) < window
+        };
         let mixed = attend(&queries, &keys, &values, width, self.attention_scale, sees);
         add_rows(rows, &layer.output.apply(&mixed));
         let input = rms_norm_rows(rows, &layer.feed_forward_norm, self.epsilon);

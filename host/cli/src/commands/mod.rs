@@ -1,5 +1,7 @@
 //! The commands, one file each. A new command is a variant in `args`, a file here, and an arm below.
 
+#[allow(dead_code, reason = "the command that uses it comes with the strategies")]
+mod bench;
 mod chat;
 mod completions;
 mod detokenize;
@@ -18,9 +20,10 @@ mod plugins_verify;
 mod run;
 mod run_report;
 mod tokenize;
+mod tools_trim_head;
 
 use crate::app::App;
-use crate::args::{Command, EvalCommand, ModelsCommand, PluginsCommand};
+use crate::args::{Command, EvalCommand, ModelsCommand, PluginsCommand, ToolsCommand};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -42,6 +45,7 @@ pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
         Command::Plugins(PluginsCommand::Verify(args)) => plugins_verify::run(args, app),
         Command::Plugins(PluginsCommand::Test(args)) => plugins_test::run(args, app),
         Command::Devices(args) => devices::run(args, app),
+        Command::Tools(ToolsCommand::TrimHead(args)) => tools_trim_head::run(args, app),
         Command::Completions(args) => completions::run(args, app),
         Command::Man(args) => man::run(args, app),
     }

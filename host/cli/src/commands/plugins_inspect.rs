@@ -1,5 +1,6 @@
 //! `plugins inspect`: all that plugins say about themselves.
 
+use paceline_plugin_api::weight_types::WeightType;
 use paceline_registry::Plugin;
 use serde_json::{Value, json};
 
@@ -43,21 +44,42 @@ fn print(plugin: &Plugin, printer: &mut Printer) -> Result<(), Failure> {
     printer.line(format_args!("version     {}", text::name(&client.version())))?;
     printer.line(format_args!("abi         {abi}"))?;
     printer.line(format_args!("origin      {}", plugin.origin))?;
+    for kind in plugin.weight_types() {
+        printer.line(format_args!("weight type {}", weight_type(kind)))?;
+    }
+    for operation in plugin.descriptor().iter().flat_map(|descriptor| &descriptor.operations) {
+        printer.line(format_args!("operation   {operation}"))?;
+    }
     printer.line("descriptor")?;
-    for line in client.descriptor().lines() {
+    for line in descriptor(plugin).lines() {
         printer.line(format_args!("  {}", text::without_control(line)).to_string().trim_end())?;
     }
     Ok(())
 }
 
+/// The text, which may stand beside the file and not in the plugin's table.
+fn descriptor(plugin: &Plugin) -> String {
+    plugin.descriptor().map_or_else(|| plugin.client.descriptor(), |descriptor| descriptor.text.clone())
+}
+
+fn weight_type(kind: &WeightType) -> String {
+    let WeightType { id, name, elements, bytes } = kind;
+    format!("{name}, number {id}: {elements} elements in {bytes} bytes")
+}
+
 fn as_json(plugin: &Plugin) -> Value {
     let client = &plugin.client;
+    let weight_types = plugin.weight_types().iter().map(
+        |kind| json!({ "id": kind.id, "name": kind.name, "elements": kind.elements, "bytes": kind.bytes }),
+    );
     json!({
         "id": client.id(),
         "kind": plugin.kind_name(),
         "version": client.version(),
         "abi": client.abi_range(),
         "file": plugin.origin.path(),
-        "descriptor": client.descriptor(),
+        "weight_types": weight_types.collect::<Vec<_>>(),
+        "operations": plugin.descriptor().map(|descriptor| &descriptor.operations),
+        "descriptor": descriptor(plugin),
     })
 }

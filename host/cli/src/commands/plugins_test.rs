@@ -26,6 +26,11 @@ pub fn run(args: &PluginsTestArgs, app: &mut App) -> Result<Exit, Failure> {
     let options = SuiteOptions {
         settings: settings(args, &id)?,
         groups: args.operation.clone(),
+        weight_types: plugin.weight_types().to_vec(),
+        weight_type_reader: plugin
+            .client
+            .weight_types()
+            .map_err(|error| Failure::plugin_call(&id, &error))?,
         ..SuiteOptions::default()
     };
     let report = {

@@ -3,7 +3,7 @@
 //! One layer: x += Wo attention(rope q, rope k, v); x += down(silu(gate f) · up f), each from the normed stream.
 //! Families differ in the norm of queries and keys, and in how these turn.
 
-use super::Family;
+use super::{Family, Ports};
 use super::metadata::Metadata;
 use super::parts::{AttentionShape, Ends, FeedForward, KeyValues, Linear};
 use crate::error::Result;
@@ -163,8 +163,19 @@ impl Family for Dense {
         self.ends.embed(b, ids)
     }
 
-    fn trunk(&self, b: &mut Builder, step: &StepInputs, x: ValueId) -> ValueId {
-        self.layers.iter().fold(x, |x, layer| layer.build(b, step, &self.attention, x))
+    fn trunk(
+        &self,
+        b: &mut Builder,
+        step: &StepInputs,
+        ports: &mut dyn Ports,
+        mut x: ValueId,
+    ) -> Result<ValueId> {
+        for (index, layer) in (0..).zip(&self.layers) {
+            ports.layer_input(b, step, index, x);
+            x = layer.build(b, step, &self.attention, x);
+        }
+        ports.layer_input(b, step, self.layers.len() as u32, x);
+        Ok(x)
     }
 
     fn final_norm(&self, b: &mut Builder, x: ValueId) -> ValueId {

@@ -16,6 +16,7 @@ use crate::model::{ModelShape, file_name};
 use crate::step::StepInputs;
 use paceline_gguf::Gguf;
 use paceline_plugin_api::graph::{Builder, ValueId};
+use paceline_plugin_api::strategy::DeltaNetShape;
 use std::sync::Arc;
 
 /// A model family, opened on a file.
@@ -27,7 +28,16 @@ pub trait Family: Send + Sync {
     fn embed(&self, b: &mut Builder, ids: ValueId) -> (ValueId, ValueId);
 
     /// All trunk layers: the residual stream before the first to the residual stream after the last.
-    fn trunk(&self, b: &mut Builder, step: &StepInputs, x: ValueId) -> ValueId;
+    ///
+    /// # Errors
+    /// Those of `ports`.
+    fn trunk(
+        &self,
+        b: &mut Builder,
+        step: &StepInputs,
+        ports: &mut dyn Ports,
+        x: ValueId,
+    ) -> Result<ValueId>;
 
     /// The norm between trunk and head.
     fn final_norm(&self, b: &mut Builder, x: ValueId) -> ValueId;
@@ -38,6 +48,55 @@ pub trait Family: Send + Sync {
     /// The multi-token prediction block, if the file has one.
     fn nextn(&self) -> Option<&dyn NextnBlock> {
         None
+    }
+}
+
+/// Places of the trunk where the engine may take something out, or put a part of its own in.
+pub trait Ports {
+    /// The residual stream before layer `layer`; behind the last layer, `layer` is the number of layers.
+    fn layer_input(&mut self, b: &mut Builder, step: &StepInputs, layer: u32, x: ValueId) {
+        let _ = (b, step, layer, x);
+    }
+
+    /// The part of a Gated DeltaNet layer that keeps state: queries, keys, values, log decay and strength to the
+    /// layer's f32\[R, value heads, value width\].
+    ///
+    /// # Errors
+    /// A part that does not fit the layer.
+    fn delta_net(
+        &mut self,
+        b: &mut Builder,
+        step: &StepInputs,
+        layer: u32,
+        inputs: [ValueId; 5],
+        shape: &DeltaNetShape,
+    ) -> Result<ValueId> {
+        Ok(delta_net(b, step, layer, inputs, shape))
+    }
+}
+
+/// Ports that take nothing out.
+pub struct Closed;
+
+impl Ports for Closed {}
+
+/// The engine's own form of the part that keeps state: in place, or with a snapshot of the state for every row that
+/// can be rolled back.
+fn delta_net(
+    b: &mut Builder,
+    step: &StepInputs,
+    layer: u32,
+    inputs: [ValueId; 5],
+    shape: &DeltaNetShape,
+) -> ValueId {
+    let dims = [shape.value_heads, shape.key_width, shape.value_width];
+    let state = step.slot_state(b, layer, "delta", step.context.planes(), &dims);
+    match step.rollback {
+        None => b.gated_delta_net(inputs, state, step.sequences, shape.scale),
+        Some(rollback) => {
+            let planes = step.context.planes();
+            b.gated_delta_net_snapshots(inputs, state, step.sequences, rollback, planes, shape.scale)
+        }
     }
 }
 
@@ -54,6 +113,17 @@ pub trait NextnBlock: Send + Sync {
 
     /// Logits of the block's hidden state.
     fn head(&self, b: &mut Builder, hidden: ValueId) -> ValueId;
+
+    /// Tokens that the head over a part of the vocabulary knows, if the file has such a head.
+    fn draft_head_rows(&self) -> Option<u32> {
+        None
+    }
+
+    /// Logits over a part of the vocabulary, if the file has such a head.
+    fn draft_head(&self, b: &mut Builder, hidden: ValueId) -> Option<ValueId> {
+        let _ = (b, hidden);
+        None
+    }
 
     /// The block's own embedding, or the trunk's.
     fn embed(&self, b: &mut Builder, ids: ValueId) -> (ValueId, ValueId);

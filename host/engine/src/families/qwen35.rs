@@ -14,13 +14,14 @@
 
 use super::metadata::{MOST_BLOCKS, Metadata};
 use super::parts::{AttentionShape, Ends, FeedForward, KeyValues, Linear};
-use super::{Family, NextnBlock};
+use super::{Closed, Family, NextnBlock, Ports};
 use crate::error::Result;
 use crate::model::{LayerKind, ModelShape, file_name};
 use crate::step::StepInputs;
 use crate::weights::{Tensors, Weight};
 use paceline_gguf::Gguf;
 use paceline_plugin_api::graph::{Builder, ValueId};
+use paceline_plugin_api::strategy::DeltaNetShape;
 
 pub(super) const ARCHITECTURE: &str = "qwen35";
 
@@ -228,15 +229,22 @@ impl Layer {
         })
     }
 
-    fn build(&self, b: &mut Builder, step: &StepInputs, s: &Sizes, x: ValueId) -> ValueId {
+    fn build(
+        &self,
+        b: &mut Builder,
+        step: &StepInputs,
+        ports: &mut dyn Ports,
+        s: &Sizes,
+        x: ValueId,
+    ) -> Result<ValueId> {
         let norm = self.norm.value(b);
         let u = b.rms_norm(x, norm, s.epsilon);
         let mixed = match &self.mixer {
             Mixer::Attention(attention) => attention.build(b, step, &s.attention, self.index, u),
-            Mixer::DeltaNet(delta_net) => delta_net.build(b, step, s, self.index, u),
+            Mixer::DeltaNet(delta_net) => delta_net.build(b, step, ports, s, self.index, u)?,
         };
         let x = b.add(x, mixed);
-        self.feed_forward.build(b, s.epsilon, x)
+        Ok(self.feed_forward.build(b, s.epsilon, x))
     }
 }
 
@@ -251,6 +259,20 @@ impl Sizes {
 
     fn channels(&self) -> u32 {
         2 * self.key_width() + self.value_width()
+    }
+
+    fn delta_net(&self, step: &StepInputs) -> DeltaNetShape {
+        DeltaNetShape {
+            rows: step.rows(),
+            sequences: step.context.sequences.min(step.rows()),
+            slots: step.context.sequences,
+            depth: step.context.rollback_depth,
+            key_heads: self.key_heads,
+            value_heads: self.value_heads,
+            key_width: self.state_dim,
+            value_width: self.state_dim,
+            scale: 1.0 / (self.state_dim as f32).sqrt(),
+        }
     }
 }
 
@@ -281,7 +303,15 @@ impl Attention {
 }
 
 impl DeltaNet {
-    fn build(&self, b: &mut Builder, step: &StepInputs, s: &Sizes, layer: u32, u: ValueId) -> ValueId {
+    fn build(
+        &self,
+        b: &mut Builder,
+        step: &StepInputs,
+        ports: &mut dyn Ports,
+        s: &Sizes,
+        layer: u32,
+        u: ValueId,
+    ) -> Result<ValueId> {
         let rows = step.rows();
         let [qkv, z, beta, alpha] = [&self.qkv, &self.z, &self.beta, &self.alpha].map(|w| {
             let w = w.value(b);
@@ -294,8 +324,12 @@ impl DeltaNet {
         let g = b.mul(g, a);
 
         let conv = self.conv.value(b);
-        let window = step.slot_state(b, layer, "conv", &[s.conv_taps - 1, s.channels()]);
-        let c = b.conv_causal_silu(qkv, conv, window, step.sequences);
+        let planes = step.context.planes();
+        let window = step.slot_state(b, layer, "conv", planes, &[s.conv_taps - 1, s.channels()]);
+        let c = match step.rollback {
+            None => b.conv_causal_silu(qkv, conv, window, step.sequences),
+            Some(rollback) => b.conv_causal_silu_planes(qkv, conv, window, step.sequences, rollback, planes),
+        };
         let part = |b: &mut Builder, offset: u32, heads: u32| {
             let part = b.slice(c, offset, heads * s.state_dim);
             b.reshape(part, &[rows, heads, s.state_dim])
@@ -305,16 +339,14 @@ impl DeltaNet {
         let v = part(b, 2 * s.key_width(), s.value_heads);
         let q = b.l2_norm(q, s.epsilon);
         let k = b.l2_norm(k, s.epsilon);
-        let state = step.slot_state(b, layer, "delta", &[s.value_heads, s.state_dim, s.state_dim]);
-        let scale = 1.0 / (s.state_dim as f32).sqrt();
-        let o = b.gated_delta_net([q, k, v, g, beta], state, step.sequences, scale);
+        let o = ports.delta_net(b, step, layer, [q, k, v, g, beta], &s.delta_net(step))?;
 
         let z = b.reshape(z, &[rows, s.value_heads, s.state_dim]);
         let norm = self.norm.value(b);
         let y = b.rms_norm_gated(o, norm, z, s.epsilon);
         let y = b.reshape(y, &[rows, s.value_width()]);
         let output = self.output.value(b);
-        b.linear(y, output)
+        Ok(b.linear(y, output))
     }
 }
 
@@ -327,8 +359,19 @@ impl Family for Qwen35 {
         self.ends.embed(b, ids)
     }
 
-    fn trunk(&self, b: &mut Builder, step: &StepInputs, x: ValueId) -> ValueId {
-        self.layers.iter().fold(x, |x, layer| layer.build(b, step, &self.sizes, x))
+    fn trunk(
+        &self,
+        b: &mut Builder,
+        step: &StepInputs,
+        ports: &mut dyn Ports,
+        mut x: ValueId,
+    ) -> Result<ValueId> {
+        for (index, layer) in (0..).zip(&self.layers) {
+            ports.layer_input(b, step, index, x);
+            x = layer.build(b, step, ports, &self.sizes, x)?;
+        }
+        ports.layer_input(b, step, self.layers.len() as u32, x);
+        Ok(x)
     }
 
     fn final_norm(&self, b: &mut Builder, x: ValueId) -> ValueId {
@@ -381,7 +424,8 @@ impl Nextn {
 impl NextnBlock for Nextn {
     fn full(&self, b: &mut Builder, step: &StepInputs, embedded: ValueId, hidden: ValueId) -> ValueId {
         let x = self.fuse(b, embedded, hidden);
-        let x = self.layer.build(b, step, &self.sizes, x);
+        let built = self.layer.build(b, step, &mut Closed, &self.sizes, x);
+        let x = built.expect("an attention layer has no port");
         let norm = self.head_norm.value(b);
         b.rms_norm(x, norm, self.sizes.epsilon)
     }

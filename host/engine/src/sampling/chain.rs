@@ -118,6 +118,56 @@ impl Sampler {
     /// # Errors
     /// Logits that are not numbers.
     pub fn sample(&mut self, logits: &[f32], position: u64) -> Result<u32> {
+        self.weigh(logits, position)?;
+        if self.options.temperature == 0.0 {
+            return Ok(self.candidates.first().map_or(0, |c| c.id));
+        }
+        Ok(self.draw(position))
+    }
+
+    /// Accepts a drafted token that was drawn from `draft`, a distribution over the vocabulary, or gives another in
+    /// its place, so that the result is distributed as [`Sampler::sample`] would have it: the token is accepted with
+    /// probability min(1, p/q), else the normed positive part of p - q is drawn from (Leviathan et al.,
+    /// arXiv 2211.17192).
+    ///
+    /// # Errors
+    /// Logits that are not numbers.
+    pub fn accept_or_replace(
+        &mut self,
+        logits: &[f32],
+        position: u64,
+        token: u32,
+        draft: &[f32],
+    ) -> Result<u32> {
+        self.weigh(logits, position)?;
+        let total: f64 = self.candidates.iter().map(|c| f64::from(c.weight)).sum();
+        let target = |c: &Candidate| if self.is_greedy_choice() { 1.0 } else { f64::from(c.weight) / total };
+        let drafted = |id: u32| f64::from(draft.get(id as usize).copied().unwrap_or(0.0));
+        let p = self.candidates.iter().find(|c| c.id == token).map_or(0.0, target);
+        if uniform(self.options.seed, position, Purpose::Acceptance) * drafted(token) < p {
+            return Ok(token);
+        }
+        let rest = |c: &Candidate| (target(c) - drafted(c.id)).max(0.0);
+        let left: f64 = self.candidates.iter().map(rest).sum();
+        let wanted = uniform(self.options.seed, position, Purpose::Residual) * left;
+        let mut reached = 0.0;
+        for candidate in &self.candidates {
+            reached += rest(candidate);
+            if wanted < reached {
+                return Ok(candidate.id);
+            }
+        }
+        // Rounding: the last one that can be drawn; with equal distributions, any that p has.
+        let last = self.candidates.iter().rev();
+        Ok(last.clone().find(|c| rest(c) > 0.0).or(last.clone().next()).map_or(0, |c| c.id))
+    }
+
+    fn is_greedy_choice(&self) -> bool {
+        self.options.temperature == 0.0
+    }
+
+    /// Fills the candidates with those that can be drawn and their weights; the one largest if nothing is drawn.
+    fn weigh(&mut self, logits: &[f32], position: u64) -> Result<()> {
         if logits.iter().any(|l| l.is_nan()) || logits.is_empty() {
             // The error is about the row that the logits are of.
             return Err(EngineError::NotFinite { position: position.saturating_sub(1) as usize });
@@ -127,8 +177,10 @@ impl Sampler {
         self.candidates.extend(all.map(|(id, &weight)| Candidate { weight, id: id as u32 }));
         self.penalize();
         if self.options.temperature == 0.0 {
-            let largest = self.candidates.iter().min_by(|a, b| order(a, b));
-            return Ok(largest.map_or(0, |c| c.id));
+            let largest = self.candidates.iter().copied().min_by(order);
+            self.candidates.clear();
+            self.candidates.extend(largest);
+            return Ok(());
         }
         let factor = 1.0 / self.options.temperature;
         self.candidates.iter_mut().for_each(|c| c.weight *= factor);
@@ -136,7 +188,7 @@ impl Sampler {
         self.softmax();
         self.keep_top_p();
         self.keep_min_p();
-        Ok(self.draw(position))
+        Ok(())
     }
 
     fn penalize(&mut self) {

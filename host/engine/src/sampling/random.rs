@@ -8,12 +8,18 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 pub enum Purpose {
     /// The token at a position.
     Token,
+    /// Whether a drafted token is accepted.
+    Acceptance,
+    /// The token in place of one that was not accepted.
+    Residual,
 }
 
 impl Purpose {
     fn stream(self) -> u64 {
         match self {
             Self::Token => 1,
+            Self::Acceptance => 2,
+            Self::Residual => 3,
         }
     }
 }

@@ -107,6 +107,9 @@ proptest! {
         let parts = writer.write_split(folder.path(), "toy", shards).unwrap();
         let whole = Gguf::from_bytes(bytes_of(&writer)).unwrap();
         let split = Gguf::open(&parts[0], &Default::default()).unwrap();
+        for model in [&whole, &split] {
+            prop_assert!(bytes_of(&Writer::copy_of(model).unwrap()) == bytes_of(&writer));
+        }
 
         prop_assert!(whole.entries().map(|(key, _)| key).skip(1).take(metadata.len()).eq(metadata.keys()));
         for model in [&whole, &split] {

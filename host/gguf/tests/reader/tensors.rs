@@ -1,6 +1,6 @@
 //! Broken tensor tables, and tensors of unknown types.
 
-use paceline_gguf::{Fault, Gguf, TensorType};
+use paceline_gguf::{Fault, Gguf, TensorType, TypeLayout};
 
 use crate::common::*;
 
@@ -111,6 +111,35 @@ fn unknown_types_are_tolerated_until_their_bytes_are_used() {
         assert_refused(file(&[], &both, 64), &["tensor 'b'", "tensor 'odd'"]);
     }
     assert!(Gguf::from_bytes(file(&[], &[tensor("t", &[32], 39, 0)], 32)).is_ok(), "MXFP4 is known");
+}
+
+#[test]
+fn a_caller_can_bring_the_layout_of_an_unknown_type() {
+    let layout = |block_elements, block_bytes| TypeLayout { block_elements, block_bytes };
+    // 2 rows of 2 blocks; 64 bytes of room, then another tensor, then one that reaches to the end of the file.
+    let tensors = [tensor("own", &[8, 2], 200, 0), tensor("b", &[8], F32, 64), tensor("last", &[8], 200, 96)];
+    let model = Gguf::from_bytes(file(&[], &tensors, 107)).unwrap();
+    let bytes = |name: &str, layout| {
+        model.tensor_bytes_as(&model.require_tensor(name).unwrap(), layout).map(<[u8]>::len)
+    };
+    assert_eq!(bytes("own", layout(4, 5)).unwrap(), 20);
+    assert_eq!(bytes("own", layout(4, 16)).unwrap(), 64);
+    assert_eq!(bytes("last", layout(8, 11)).unwrap(), 11);
+    assert_eq!(bytes("b", layout(4, 1)).unwrap(), 32, "a known type keeps its layout");
+    let message = |name: &str, layout| bytes(name, layout).unwrap_err().to_string();
+    for (name, layout, parts) in [
+        ("own", layout(4, 17), ["needs 68 bytes", "has room for 64"]),
+        ("last", layout(8, 12), ["needs 12 bytes", "has room for 11"]),
+        ("own", layout(3, 1), ["tensor 'own'", "not a multiple of the block of 3"]),
+        ("own", layout(0, 1), ["tensor 'own'", "not a multiple of the block of 0"]),
+        ("own", layout(1, u64::MAX), ["tensor 'own'", "overflows 64 bits"]),
+    ] {
+        let message = message(name, layout);
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+    let large = Gguf::from_bytes(file(&[], &[tensor("t", &[800], 200, 3200)], 6400)).unwrap();
+    let error = model.tensor_bytes_as(&large.require_tensor("t").unwrap(), layout(1, 4)).unwrap_err();
+    assert!(matches!(error.fault(), Fault::ForeignTensor { .. }));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What the writer refuses.
 
-use paceline_gguf::{TensorType, Writer};
+use paceline_gguf::{Gguf, TensorType, Writer};
+
+use crate::common::{bytes_of, toy};
 
 #[test]
 fn invalid_models_are_not_written() {
@@ -37,4 +39,37 @@ fn invalid_models_are_not_written() {
         assert!(out.is_empty(), "nothing is written");
     }
     assert!(Writer::new("toy").write_split(".", "toy", 0).is_err());
+}
+
+#[test]
+fn text_that_cannot_be_copied_is_named() {
+    let mut writer = Writer::new("toy");
+    writer.metadata("toy.name", "?").tensor("t", &[1], TensorType::I8, vec![0]);
+    let mut bytes = bytes_of(&writer);
+    let place = bytes.iter().position(|byte| *byte == b'?').unwrap();
+    bytes[place] = 0xff;
+    let model = Gguf::from_bytes(bytes).unwrap();
+    let message = Writer::copy_of(&model).unwrap_err().to_string();
+    assert!(message.contains("'toy.name': a string is not UTF-8"), "{message}");
+}
+
+#[test]
+fn a_copy_can_be_added_to() {
+    let model = Gguf::from_bytes(toy()).unwrap();
+    let mut writer = Writer::copy_of(&model).unwrap();
+    writer.tensor("more", &[2], TensorType::I32, vec![7; 8]);
+    let copy = Gguf::from_bytes(bytes_of(&writer)).unwrap();
+    assert_eq!(copy.tensor_count(), model.tensor_count() + 1);
+    assert!(copy.entries().map(|(key, _)| key).eq(model.entries().map(|(key, _)| key)));
+    assert_eq!(copy.tensor_bytes(&copy.require_tensor("more").unwrap()).unwrap(), [7; 8]);
+}
+
+#[test]
+fn types_without_a_layout_are_copied_as_they_are() {
+    let mut writer = Writer::new("toy");
+    writer.tensor("odd", &[1], TensorType::Unknown(105), (0..64).collect::<Vec<u8>>());
+    writer.tensor("even", &[2], TensorType::I32, vec![7; 8]);
+    let bytes = bytes_of(&writer);
+    let model = Gguf::from_bytes(bytes.clone()).unwrap();
+    assert!(bytes_of(&Writer::copy_of(&model).unwrap()) == bytes);
 }

@@ -9,7 +9,7 @@ use crate::identity::{FileIdentity, sha256_of_text};
 
 /// Kernel modules of drivers.
 const MODULES: [&str; 5] = ["amdgpu", "i915", "nvidia", "nvidia_uvm", "xe"];
-/// Libraries of drivers, and where distributions put them.
+/// Libraries of drivers.
 const LIBRARIES: [&str; 8] = [
     "libamdhip64.so",
     "libamdhip64.so.5",
@@ -20,7 +20,8 @@ const LIBRARIES: [&str; 8] = [
     "libze_intel_gpu.so.1",
     "libze_loader.so.1",
 ];
-const FOLDERS: [&str; 8] = [
+/// Where distributions put libraries of drivers, from the root.
+pub(crate) const FOLDERS: [&str; 8] = [
     "lib64",
     "usr/lib",
     "usr/lib/aarch64-linux-gnu",

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(crate) use fingerprint::{Surroundings, drivers};
+pub(crate) use fingerprint::{FOLDERS, Surroundings, drivers};
 pub(crate) use marker::Marker;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{FileIdentity, sha256};
-use crate::probe::{Cause, Described, Failure, Phase, ProbedDevice, Verdict};
+use crate::probe::{Cause, Described, Earlier, Failure, Phase, ProbedDevice, Verdict};
 
 const FORMAT: u32 = 1;
 const FILE_NAME: &str = "probes.json";
@@ -41,6 +41,16 @@ struct Entry {
     sha256: String,
     describe: Option<Kept<Described>>,
     devices: Option<Kept<Vec<ProbedDevice>>>,
+    /// The last answer to the question for devices, whatever came after it.
+    #[serde(default)]
+    found: Option<Found>,
+}
+
+/// Devices that were found, and when.
+#[derive(Clone, Serialize, Deserialize)]
+struct Found {
+    seconds: u64,
+    devices: Vec<ProbedDevice>,
 }
 
 /// A verdict, when it was made, and what it depends on beside the file.
@@ -104,7 +114,7 @@ impl Cache {
     fn take_culprits(&mut self) {
         let Some(folder) = self.folder.clone() else { return };
         for (path, identity, phase) in marker::culprits(&folder) {
-            let failure = Failure { phase, cause: Cause::EndedAnEarlierRun, stderr: String::new() };
+            let failure = Failure::new(phase, Cause::EndedAnEarlierRun);
             let surroundings = Surroundings::Any.text();
             if let Some(entry) = self.entry(&path, identity) {
                 match phase {
@@ -159,7 +169,18 @@ impl Cache {
     ) {
         if let Some(entry) = self.entry(path, identity) {
             entry.devices = Some(Kept::new(surroundings, verdict.clone()));
+            if let Ok(devices) = verdict {
+                entry.found = Some(Found { seconds: now(), devices: devices.clone() });
+            }
         }
+    }
+
+    /// The devices that the file's plugin found when it last answered, in whatever surroundings.
+    pub fn found(&mut self, path: &Path, identity: FileIdentity) -> Option<Earlier> {
+        let found = self.known(path, identity)?.found.as_ref()?;
+        // A time in the future is of a clock that was set back.
+        let seconds_ago = now().saturating_sub(found.seconds);
+        Some(Earlier { seconds_ago, devices: found.devices.clone() })
     }
 
     /// What is known about a file that is as it was, or has the content that it had.
@@ -185,7 +206,7 @@ impl Cache {
             let sha256 = sha256(path).ok()?;
             // The hash must be of the content that the verdict is about.
             fs::metadata(path).ok().filter(|metadata| FileIdentity::of(metadata) == identity)?;
-            let entry = Entry { identity, settled, sha256, describe: None, devices: None };
+            let entry = Entry { identity, settled, sha256, describe: None, devices: None, found: None };
             self.stored.files.insert(name.clone(), entry);
         }
         self.changed.push(name.clone());

@@ -51,7 +51,7 @@ fn good() -> Verdict<Described> {
 }
 
 fn bad(cause: Cause) -> Verdict<Described> {
-    Err(Failure { phase: Phase::Describe, cause, stderr: String::new() })
+    Err(Failure::new(Phase::Describe, cause))
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::cache::{Cache, Surroundings, drivers};
 use crate::descriptor::Descriptor;
 use crate::identity::FileIdentity;
-use crate::probe::{Described, Phase, ProbedDevice, Prober, Verdict};
+use crate::probe::{Cause, Described, Failure, Phase, ProbedDevice, Prober, Verdict};
 use crate::{Error, FileFault, Result};
 
 /// Where plugins are looked for, and what is asked of them.
@@ -210,7 +210,7 @@ impl Candidates {
     }
 
     /// Tries what devices a backend's file finds, unless that is known. May touch a driver, in another process.
-    /// `None` if files are not tried here.
+    /// `None` if files are not tried here. A failure tells also what the file found when it last answered.
     ///
     /// # Errors
     /// As [`Candidates::choice`], and when the file cannot be tried.
@@ -225,15 +225,24 @@ impl Candidates {
         let (descriptor, drivers) = (descriptor.text.as_str(), drivers(Path::new("/")));
         let surroundings =
             Surroundings::Drivers { environment: &environment, descriptor, drivers: &drivers }.text();
-        if let Some(verdict) = self.cache.devices(&path, identity, &surroundings) {
-            return Ok(Some(verdict));
-        }
-        self.probes += 1;
-        let verdict =
-            prober.probe(Phase::Devices, &path).map_err(|source| not_probed(&path, &prober, source))?;
-        self.cache.keep_devices(&path, identity, &surroundings, &verdict);
-        self.cache.save();
-        Ok(Some(verdict))
+        let verdict = match self.cache.devices(&path, identity, &surroundings) {
+            Some(verdict) => verdict,
+            None => {
+                self.probes += 1;
+                let verdict = prober
+                    .probe(Phase::Devices, &path)
+                    .map_err(|source| not_probed(&path, &prober, source))?;
+                self.cache.keep_devices(&path, identity, &surroundings, &verdict);
+                self.cache.save();
+                verdict
+            }
+        };
+        let with_earlier = |failure: Failure| match failure.cause {
+            // What ended was not a trial; trials may go on finding devices.
+            Cause::EndedAnEarlierRun => failure,
+            _ => Failure { earlier: self.cache.found(&path, identity).map(Box::new), ..failure },
+        };
+        Ok(Some(verdict.map_err(with_earlier)))
     }
 
     /// The ids of plugins that can be loaded.

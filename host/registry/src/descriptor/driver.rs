@@ -11,6 +11,47 @@ pub struct Driver {
     pub library: String,
     /// Versions that will do; `None` for any.
     pub version: Option<DriverRange>,
+    /// Where the version of the one that is installed can be read; `None` if it cannot, and only its presence counts.
+    pub version_from: Option<VersionSource>,
+}
+
+/// Where the version of an installed driver can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionSource {
+    /// In the name of the file that the library's name is a link to, behind `.so.`.
+    FileName,
+}
+
+impl FromStr for VersionSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "file_name" => Ok(Self::FileName),
+            _ => Err(format!("`{text}` is no place where a driver's version stands; there is `file_name`")),
+        }
+    }
+}
+
+impl Driver {
+    /// Whether a file's name is the library's, where `*` stands for any characters.
+    pub(crate) fn is_named(&self, file: &str) -> bool {
+        let mut parts = self.library.split('*');
+        let first = parts.next().unwrap_or_default();
+        let Some(mut rest) = file.strip_prefix(first) else { return false };
+        let mut parts = parts.peekable();
+        if parts.peek().is_none() {
+            return rest.is_empty();
+        }
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return rest.ends_with(part);
+            }
+            let Some(at) = rest.find(part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        true
+    }
 }
 
 /// Versions of a driver, such as `>=535.54, <600`. Drivers do not follow semver: a version is any count of numbers.
@@ -105,6 +146,17 @@ mod tests {
             assert!(!range.contains(outside), "{outside}");
         }
         assert_eq!(range.to_string(), ">=535.54, <600");
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        let named = |library: &str, file: &str| {
+            Driver { library: library.to_owned(), version: None, version_from: None }.is_named(file)
+        };
+        assert!(named("libnvrtc.so.*", "libnvrtc.so.12.4") && named("libnvrtc.so.*", "libnvrtc.so."));
+        assert!(named("lib*-driver*.so", "libacme-driver-2.so") && named("*", "anything"));
+        assert!(!named("libnvrtc.so.*", "libnvrtc.so") && !named("libnvrtc.so", "libnvrtc.so.12"));
+        assert!(!named("lib*-driver*.so", "libacme.so") && !named("a*a", "a"));
     }
 
     #[test]

@@ -7,9 +7,16 @@
 //! abi = { oldest = "1.0", built = "1.0" }
 //! license = "MIT"
 //! summary = "One sentence."
-//! needs = [{ library = "libcuda.so.1", version = ">=535" }]
+//! needs = [{ library = "libcuda.so.1", version = ">=535", version_from = "file_name" }]
 //! cpu_features = ["avx2"]                         # of the whole file, not of paths chosen at run time
 //! gpu_targets = ["sm_90"]
+//! operations = ["acme.ternary_linear/1"]          # of the vendor's own
+//!
+//! [[weight_type]]                                 # a type of weights that only this plugin knows
+//! id = 200                                        # in model files; from 64 on
+//! name = "T1_58"
+//! elements = 256                                  # per block
+//! bytes = 54                                      # per block
 //!
 //! [[setting]]
 //! key = "streams"
@@ -30,12 +37,14 @@ mod fault;
 mod place;
 mod raw;
 mod setting;
+mod vendor;
 
 use std::fmt;
 use std::str::FromStr;
 
-pub use driver::{Driver, DriverRange};
+pub use driver::{Driver, DriverRange, VersionSource};
 use paceline_plugin_api::abi;
+use paceline_plugin_api::weight_types::WeightType;
 pub use setting::{DeclaredSetting, DeclaredType};
 
 pub use fault::DescriptorFault;
@@ -64,6 +73,10 @@ pub struct Descriptor {
     pub cpu_features: Vec<String>,
     /// Architectures of accelerators that it has code for.
     pub gpu_targets: Vec<String>,
+    /// Operations of the vendor's own, with their versions, such as `acme.ternary_linear/1`.
+    pub operations: Vec<String>,
+    /// Types of weights that only this plugin knows.
+    pub weight_types: Vec<WeightType>,
     /// What a user may set.
     pub settings: Vec<DeclaredSetting>,
     /// Defaults that hold where their facts do.

@@ -9,12 +9,13 @@ use toml::Spanned;
 use super::fault::line_and_column;
 use super::place::{self, Step};
 use super::setting::RawSetting;
+use super::vendor::{self, RawWeightType};
 use super::{
     AbiRange, AbiVersion, DeclaredRule, Descriptor, DescriptorFault, Driver, DriverRange, PluginKind,
-    check_id,
+    VersionSource, check_id,
 };
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "id",
     "kind",
     "version",
@@ -24,6 +25,8 @@ const KEYS: [&str; 11] = [
     "needs",
     "cpu_features",
     "gpu_targets",
+    "operations",
+    "weight_type",
     "setting",
     "rule",
 ];
@@ -42,6 +45,10 @@ struct RawDescriptor {
     cpu_features: Vec<String>,
     #[serde(default)]
     gpu_targets: Vec<String>,
+    #[serde(default)]
+    operations: Vec<Spanned<String>>,
+    #[serde(default, rename = "weight_type")]
+    weight_types: Vec<Spanned<RawWeightType>>,
     #[serde(default, rename = "setting")]
     settings: Vec<Spanned<RawSetting>>,
     #[serde(default, rename = "rule")]
@@ -58,6 +65,7 @@ struct RawAbi {
 struct RawDriver {
     library: String,
     version: Option<String>,
+    version_from: Option<String>,
 }
 
 /// Reads and checks a descriptor.
@@ -116,6 +124,8 @@ fn checked(text: &str, raw: RawDescriptor) -> Result<Descriptor, DescriptorFault
         read_driver(driver.into_inner()).map_err(|message| fault(span, &message))
     });
     let needs = needs.collect::<Result<_, _>>()?;
+    let operations = vendor::operations(kind, raw.operations).map_err(|(span, it)| fault(span, &it))?;
+    let weight_types = vendor::weight_types(kind, raw.weight_types).map_err(|(span, it)| fault(span, &it))?;
     let mut settings = Vec::with_capacity(raw.settings.len());
     for setting in raw.settings {
         let span = setting.span();
@@ -139,6 +149,8 @@ fn checked(text: &str, raw: RawDescriptor) -> Result<Descriptor, DescriptorFault
         needs,
         cpu_features: raw.cpu_features,
         gpu_targets: raw.gpu_targets,
+        operations,
+        weight_types,
         settings,
         rules: rules.collect(),
         text: text.to_owned(),
@@ -150,5 +162,9 @@ fn read_driver(raw: RawDriver) -> Result<Driver, String> {
         return Err(format!("`{}` is no name of a library, such as `libcuda.so.1`", raw.library));
     }
     let version = raw.version.as_deref().map(str::parse::<DriverRange>).transpose()?;
-    Ok(Driver { library: raw.library, version })
+    let version_from = raw.version_from.as_deref().map(str::parse::<VersionSource>).transpose()?;
+    if version.is_none() && version_from.is_some() {
+        return Err(format!("`{}` has a `version_from` and no `version` to compare with", raw.library));
+    }
+    Ok(Driver { library: raw.library, version, version_from })
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Cause, Described, Failure, Phase, ProbedDevice, Verdict, frame};
 use crate::descriptor::PluginKind;
-use crate::{FileFault, examine, library};
+use crate::{FileFault, drivers, examine, library};
 use paceline_plugin_api::abi::BACKEND_INTERFACE;
 use paceline_plugin_api::client::PluginClient;
 
@@ -40,6 +40,8 @@ fn to_json<T: Serialize>(verdict: Verdict<T>) -> Vec<u8> {
 
 fn describe(file: &Path) -> Verdict<(Described, PluginClient)> {
     let examined = examine::examine(file).map_err(|rejected| refusal(file, &rejected.fault))?;
+    // Without its driver a library may not even load, and the loader would name some part of the driver.
+    drivers::check(&examined.descriptor.needs).map_err(|fault| refusal(file, &fault))?;
     let client = library::enter(file, &examined.descriptor).map_err(|fault| refusal(file, &fault))?;
     let mut interfaces = Vec::new();
     match client.backend() {
@@ -56,18 +58,17 @@ fn describe(file: &Path) -> Verdict<(Described, PluginClient)> {
 fn refusal(file: &Path, fault: &FileFault) -> Failure {
     let (reason, hint) = (fault.to_string(), fault.hint(&file.display().to_string()));
     let cause = match fault {
-        FileFault::Loader(_) => Cause::NotLoadable { reason, hint },
+        FileFault::Loader(_) | FileFault::Driver { .. } => Cause::NotLoadable { reason, hint },
         _ => Cause::Refused { reason, hint },
     };
-    Failure { phase: Phase::Describe, cause, stderr: String::new() }
+    Failure::new(Phase::Describe, cause)
 }
 
 fn devices(file: &Path) -> Verdict<Vec<ProbedDevice>> {
     let (_, client) = describe(file)?;
-    let devices = client.backend().and_then(|backend| backend.devices()).map_err(|error| Failure {
-        phase: Phase::Devices,
-        cause: Cause::Refused { reason: format!("fails {}: {error}", Phase::Devices.present()), hint: None },
-        stderr: String::new(),
+    let devices = client.backend().and_then(|backend| backend.devices()).map_err(|error| {
+        let reason = format!("fails {}: {error}", Phase::Devices.present());
+        Failure::new(Phase::Devices, Cause::Refused { reason, hint: None })
     })?;
     Ok(devices.into_iter().map(ProbedDevice::from).collect())
 }

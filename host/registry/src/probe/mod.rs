@@ -26,7 +26,7 @@ pub use prober::Prober;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// To be loaded and to say what it is. Touches no driver.
+    /// To be loaded, with the drivers' libraries that it needs, and to say what it is. Asks no driver for anything.
     Describe,
     /// For its devices. May touch a driver.
     Devices,
@@ -113,6 +113,37 @@ pub struct Failure {
     pub cause: Cause,
     /// The end of what it wrote to standard error.
     pub stderr: String,
+    /// What the same file found when it was last asked for its devices and answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Box<Earlier>>,
+}
+
+/// Devices that a plugin found at an earlier time, and that it may find again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// How long ago that was, in seconds.
+    pub seconds_ago: u64,
+    /// The devices.
+    pub devices: Vec<ProbedDevice>,
+}
+
+impl fmt::Display for Earlier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, unit) = match self.seconds_ago {
+            seconds @ 0..60 => (seconds, "s"),
+            seconds @ 60..3600 => (seconds / 60, "min"),
+            seconds @ 3600..172_800 => (seconds / 3600, "h"),
+            seconds => (seconds / 86_400, "days"),
+        };
+        write!(f, "{number} {unit} ago it found ")?;
+        if self.devices.is_empty() {
+            return f.write_str("no device");
+        }
+        for (index, device) in self.devices.iter().enumerate() {
+            write!(f, "{}\"{}\"", if index > 0 { ", " } else { "" }, device.name.escape_debug())?;
+        }
+        Ok(())
+    }
 }
 
 /// What happened to a plugin that was tried.
@@ -169,6 +200,17 @@ impl std::error::Error for Failure {}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_cause(f)?;
+        self.earlier.as_ref().map_or(Ok(()), |earlier| write!(f, "; {earlier}"))
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(phase: Phase, cause: Cause) -> Self {
+        Self { phase, cause, stderr: String::new(), earlier: None }
+    }
+
+    fn write_cause(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phase = self.phase;
         match &self.cause {
             Cause::Refused { reason, .. } | Cause::NotLoadable { reason, .. } => return f.write_str(reason),
@@ -223,6 +265,7 @@ mod tests {
             phase: Phase::Describe,
             cause,
             stderr: "first\nlast \u{1b}[31mwords\n\n".to_owned(),
+            earlier: None,
         };
         assert_eq!(
             failure(Cause::Crashed { signal: 11 }).to_string(),
@@ -234,12 +277,29 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_kept_as_json() {
-        let failure = Failure {
-            phase: Phase::Devices,
-            cause: Cause::Refused { reason: "no".to_owned(), hint: None },
-            stderr: String::new(),
+    fn what_was_found_earlier_is_told_with_its_age() {
+        let device = |name: &str| ProbedDevice {
+            name: name.to_owned(),
+            kind: "discrete".to_owned(),
+            physical_id: String::new(),
+            arch: String::new(),
+            memory_total: 0,
         };
+        let text = |seconds_ago, names: &[&str]| {
+            let devices = names.iter().map(|name| device(name)).collect();
+            let earlier = Some(Box::new(Earlier { seconds_ago, devices }));
+            Failure { earlier, ..Failure::new(Phase::Devices, Cause::Crashed { signal: 6 }) }.to_string()
+        };
+        let crash = "crashes when it is asked for its devices (signal 6, abort)";
+        assert_eq!(text(59, &["A", "B\n"]), format!("{crash}; 59 s ago it found \"A\", \"B\\n\""));
+        assert_eq!(text(60, &["A"]), format!("{crash}; 1 min ago it found \"A\""));
+        assert_eq!(text(3600 * 47, &["A"]), format!("{crash}; 47 h ago it found \"A\""));
+        assert_eq!(text(3600 * 49, &[]), format!("{crash}; 2 days ago it found no device"));
+    }
+
+    #[test]
+    fn a_failure_is_kept_as_json() {
+        let failure = Failure::new(Phase::Devices, Cause::Refused { reason: "no".to_owned(), hint: None });
         let verdict: Verdict<Described> = Err(failure);
         let text = serde_json::to_string(&verdict).unwrap();
         assert_eq!(serde_json::from_str::<Verdict<Described>>(&text).unwrap(), verdict);

@@ -103,7 +103,7 @@ impl Prober {
                 Cause::TimedOut { limit_ms }
             }
         };
-        Ok(Err(Failure { phase, cause, stderr }))
+        Ok(Err(Failure { stderr, ..Failure::new(phase, cause) }))
     }
 }
 

@@ -118,16 +118,33 @@ impl Case {
 
     /// Makes all that is known older.
     pub fn age(&self, seconds: u64) {
+        self.change_known(|entry| age_parts(entry, &["describe", "devices"], seconds));
+    }
+
+    /// Makes the devices that were found older.
+    pub fn age_found(&self, seconds: u64) {
+        self.change_known(|entry| age_parts(entry, &["found"], seconds));
+    }
+
+    /// Forgets all verdicts on devices.
+    pub fn forget_devices(&self) {
+        self.change_known(|entry| entry["devices"] = serde_json::Value::Null);
+    }
+
+    /// Changes what is kept about each file.
+    fn change_known(&self, change: impl Fn(&mut serde_json::Value)) {
         let file = self.cache().join("probes.json");
         let mut known: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        for entry in known["files"].as_object_mut().unwrap().values_mut() {
-            for phase in ["describe", "devices"] {
-                if let Some(then) = entry[phase]["seconds"].as_u64() {
-                    entry[phase]["seconds"] = (then - seconds).into();
-                }
-            }
-        }
+        known["files"].as_object_mut().unwrap().values_mut().for_each(change);
         std::fs::write(&file, serde_json::to_vec(&known).unwrap()).unwrap();
+    }
+}
+
+fn age_parts(entry: &mut serde_json::Value, parts: &[&str], seconds: u64) {
+    for part in parts {
+        if let Some(then) = entry[*part]["seconds"].as_u64() {
+            entry[*part]["seconds"] = (then - seconds).into();
+        }
     }
 }
 

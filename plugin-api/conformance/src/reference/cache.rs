@@ -1,8 +1,8 @@
-//! `table_update/1`, `kv_append/1` and `attention/1`.
+//! `table_update/1`, `kv_append/1`, `rows_store/1`, `rows_load/1` and `attention/1`.
 
-use super::parameters::{Sequence, attention_sequences, cells, table_updates};
+use super::parameters::{Sequence, attention_sequences, cache_cells, state_cells, table_updates};
 use super::products::dot;
-use super::run::{Run, read_integer};
+use super::run::{Run, read_float, read_integer};
 use crate::quant;
 use paceline_plugin_api::graph::ops::{Attributes, KV_BLOCK};
 use paceline_plugin_api::graph::{Node, ValueId};
@@ -23,16 +23,51 @@ pub fn table_update(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
 
 /// Stores row r of k and v in cell r of the list, rounded to the type of the cache.
 pub fn kv_append(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
-    let cells = cells(run, node)?;
+    let cells = cache_cells(run, node)?;
     for (rows, cache) in [(node.inputs[0], node.inputs[2]), (node.inputs[1], node.inputs[3])] {
         let width = run.value(rows).shape.row_elements() as usize;
         let dtype = run.value(cache).dtype;
         let values = run.floats(rows).into_owned();
         for (row, &cell) in values.chunks_exact(width).zip(&cells) {
+            let Some(cell) = cell else { continue };
             let stored = quant::quantize(dtype, row).map_err(|error| error.to_string())?;
             run.state_mut(cache)[cell * stored.len()..(cell + 1) * stored.len()].copy_from_slice(&stored);
         }
     }
+    Ok(())
+}
+
+/// Row r of x becomes the entry of the state that cell r names; of two rows with one cell the later stays.
+pub fn rows_store(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
+    let (x, state) = (node.inputs[0], node.inputs[1]);
+    let cells = state_cells(run, state, node.inputs[2])?;
+    let width = run.width(state);
+    let rows = run.floats(x).into_owned();
+    let entries = run.state_mut(state);
+    for (row, cell) in rows.chunks_exact(width).zip(cells) {
+        let Some(cell) = cell else { continue };
+        let entry = &mut entries[cell * width * 4..(cell + 1) * width * 4];
+        for (bytes, value) in entry.chunks_exact_mut(4).zip(row) {
+            bytes.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// The entries of the state that the cells name; zeros for a negative cell.
+pub fn rows_load(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
+    let state = node.inputs[0];
+    let cells = state_cells(run, state, node.inputs[1])?;
+    let width = run.width(state);
+    let mut output = vec![0.0; run.elements(node.outputs[0])];
+    for (out, cell) in output.chunks_exact_mut(width).zip(cells) {
+        let Some(cell) = cell else { continue };
+        let entry = &run.state(state)[cell * width * 4..(cell + 1) * width * 4];
+        for (out, bytes) in out.iter_mut().zip(entry.chunks_exact(4)) {
+            *out = read_float(bytes);
+        }
+    }
+    run.set_floats(node.outputs[0], output);
     Ok(())
 }
 

@@ -31,6 +31,14 @@ pub enum Fault {
     Unsteady,
     /// A sequence that starts continues what the slot of its state held.
     KeepsStaleState,
+    /// A negative cell is taken for cell 0.
+    NegativeCellsAreZero,
+    /// A state is read from its first plane and written from there on.
+    ForgetsPlanes,
+    /// Records always go to the second bank.
+    ForgetsBanks,
+    /// One kept record too few is replayed.
+    ReplaysTooFew,
     /// A slot that does not exist is taken for slot 0.
     AcceptsAnySlot,
     /// Parameters that are out of range are noticed late and without text.
@@ -54,6 +62,25 @@ pub enum Fault {
 fn set(node: &mut Node, key: &str, value: Attribute) {
     node.attributes.retain(|(name, _)| name != key);
     node.attributes.push((key.into(), value));
+}
+
+fn without_negative_cells(graph: &Graph, parameters: &[u8]) -> Vec<u8> {
+    let mut block = ParameterBlock::from_bytes(graph, parameters);
+    for name in ["cells", "wanted"].into_iter().filter(|name| graph.parameter(name).is_some()) {
+        let cells: Vec<i32> = block.integers(name).into_iter().map(|cell| cell.max(0)).collect();
+        block.set_integers(name, &cells);
+    }
+    block.into_bytes()
+}
+
+fn with_rollbacks(graph: &Graph, parameters: Vec<u8>, change: impl Fn(&mut [i32])) -> Vec<u8> {
+    let Some(id) = graph.parameter("rollback") else { return parameters };
+    let mut block = ParameterBlock::from_bytes(graph, &parameters);
+    let mut rollbacks = block.integers("rollback");
+    let live = block.live_rows(id) * 3;
+    rollbacks[..live].chunks_exact_mut(3).for_each(change);
+    block.set_integers("rollback", &rollbacks);
+    block.into_bytes()
 }
 
 impl Fault {
@@ -83,6 +110,15 @@ impl Fault {
 
     /// What a launch reads instead of its parameters.
     pub(super) fn change_parameters(self, graph: &Graph, parameters: Vec<u8>) -> Vec<u8> {
+        match self {
+            Self::NegativeCellsAreZero => return without_negative_cells(graph, &parameters),
+            Self::ForgetsPlanes => return with_rollbacks(graph, parameters, |entry| entry[0] = 0),
+            Self::ForgetsBanks => return with_rollbacks(graph, parameters, |entry| entry[1] = 0),
+            Self::ReplaysTooFew => {
+                return with_rollbacks(graph, parameters, |entry| entry[2] = (entry[2] - 1).max(0));
+            }
+            _ => {}
+        }
         let Some(id) = graph.parameter("sequences").filter(|_| self == Self::KeepsStaleState) else {
             return parameters;
         };

@@ -15,10 +15,14 @@
 
 mod compare;
 mod contract;
+mod declared;
 mod report;
+mod rollback;
 mod rows;
 mod samples;
 mod sequences;
+mod states;
+mod stored_rows;
 mod stores;
 pub mod tolerance;
 
@@ -26,7 +30,8 @@ pub use compare::{compare_results, compare_values};
 pub use report::{Entry, Outcome, Report, Tally};
 
 use crate::harness::{Bench, HarnessError};
-use paceline_plugin_api::client::BackendClient;
+use paceline_plugin_api::client::{BackendClient, WeightTypesClient};
+use paceline_plugin_api::weight_types::WeightType;
 
 /// What to run, and on what.
 #[derive(Clone, Debug)]
@@ -35,18 +40,30 @@ pub struct SuiteOptions {
     pub device: u32,
     /// Settings of the device.
     pub settings: Vec<(String, String)>,
-    /// Groups to run (operations by name, and `plan`, `load`, `launch`, `semaphore`, `device`, `state`); empty is all.
+    /// Groups to run (operations by name, and `weight_types`, `plan`, `load`, `launch`, `semaphore`, `device`, `state`); empty is all.
     pub groups: Vec<String>,
     /// Cases that count as failed when they are refused: a group, or a group and the beginning of a case's name, as
     /// in `linear q4_k`. `*` is everything.
     pub required: Vec<String>,
     /// Seed of all data.
     pub seed: u64,
+    /// Weight types that the plugin's descriptor declares.
+    pub weight_types: Vec<WeightType>,
+    /// What the plugin says about them.
+    pub weight_type_reader: Option<WeightTypesClient>,
 }
 
 impl Default for SuiteOptions {
     fn default() -> Self {
-        Self { device: 0, settings: Vec::new(), groups: Vec::new(), required: Vec::new(), seed: 1 }
+        Self {
+            device: 0,
+            settings: Vec::new(),
+            groups: Vec::new(),
+            required: Vec::new(),
+            seed: 1,
+            weight_types: Vec::new(),
+            weight_type_reader: None,
+        }
     }
 }
 
@@ -145,12 +162,15 @@ impl<'a> Suite<'a> {
                 rows::run(&mut context, &sample);
             }
         }
+        declared::run(&mut context);
         for sample in samples::sequence_samples() {
             if context.wants(sample.operation) {
                 sequences::run(&mut context, &sample);
             }
         }
         stores::run(&mut context);
+        stored_rows::run(&mut context);
+        rollback::run(&mut context);
         contract::run(&mut context);
         context.report
     }

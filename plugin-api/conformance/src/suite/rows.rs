@@ -40,7 +40,8 @@ fn accuracy(context: &Context<'_>, sample: &RowSample, max_rows: u32) -> Result<
     let graph = sample.graph(max_rows);
     let weights = sample.weights(&graph);
     let mut loaded = context.bench.load(&graph, &weights)?;
-    let mut reference = ReferenceExecutor::new(&graph, weights)?;
+    let (reference_graph, weights) = sample.for_reference(&graph, weights)?;
+    let mut reference = ReferenceExecutor::new(&reference_graph, weights)?;
     let mut worst = 0.0f64;
     for rows in live_rows(max_rows) {
         let parameters = sample.parameters(&graph, rows);

@@ -220,11 +220,34 @@ pub fn attention(c: &Context<'_>) -> Outputs {
     Ok(vec![like(q)])
 }
 
+pub fn rows_store(c: &Context<'_>) -> Outputs {
+    c.count(3)?;
+    let (x, state, cells) = (c.elements(0)?, c.row_state(1)?, c.indices(2, 1)?);
+    if x.shape.rank() != 2 || x.shape.last() != state.shape.last() {
+        return Err(format!("x {} does not fit a state of {}", x.shape, state.shape));
+    }
+    if cells.shape.first() != x.shape.first() || cells.live != x.live {
+        return Err("cells and rows differ in number".into());
+    }
+    Ok(Vec::new())
+}
+
+pub fn rows_load(c: &Context<'_>) -> Outputs {
+    c.count(2)?;
+    let (state, cells) = (c.row_state(0)?, c.indices(1, 1)?);
+    Ok(vec![shaped(DType::F32, &[cells.shape.first(), state.shape.last()], cells.live)?])
+}
+
 pub fn conv_causal(c: &Context<'_>) -> Outputs {
-    c.count(4)?;
     let (x, w) = (c.elements(0)?, c.elements(1)?);
     let state = c.state(2, StateKind::PerSlot, 3)?;
     c.sequences(3)?;
+    if c.planes(state)? == 1 {
+        c.count(4)?;
+    } else {
+        c.count(5)?;
+        c.rollback(4, 3)?;
+    }
     let (&[_, channels], &[rows, taps]) = (x.shape.dims(), w.shape.dims()) else {
         return Err("x must be [R,C] and w [C,k]".into());
     };
@@ -238,7 +261,6 @@ pub fn conv_causal(c: &Context<'_>) -> Outputs {
 }
 
 pub fn gated_delta_net(c: &Context<'_>) -> Outputs {
-    c.count(7)?;
     let (q, k, v) = (c.elements(0)?, c.elements(1)?, c.elements(2)?);
     let state = c.state(5, StateKind::PerSlot, 4)?;
     c.sequences(6)?;
@@ -258,10 +280,56 @@ pub fn gated_delta_net(c: &Context<'_>) -> Outputs {
     if state.dtype != DType::F32 || state.shape.dims()[1..] != [value_heads, key_width, value_width] {
         return Err(format!("the state is {} {}", state.dtype, state.shape));
     }
-    if c.attributes.text("mode") != "plain" {
-        return Err(format!("mode `{}` is not known", c.attributes.text("mode")));
+    let mode = c.attributes.text("mode");
+    if c.planes(state)? != 1 && mode != "snapshots" {
+        return Err(format!("mode `{mode}` has no planes"));
+    }
+    match mode {
+        "plain" => c.count(7)?,
+        "snapshots" => {
+            c.count(8)?;
+            c.rollback(7, 6)?;
+        }
+        "records" => {
+            c.count(9)?;
+            c.rollback(8, 6)?;
+            if records(c, 7, state)? != Some(key_heads) {
+                return Err("the records are not made for these heads".into());
+            }
+        }
+        _ => return Err(format!("mode `{mode}` is not known")),
     }
     Ok(vec![like(v)])
+}
+
+/// Checks records against the state that they belong to, `[slots,Hv,d,e]`. Returns the key heads of a record; none if
+/// its width does not fit any number of them.
+fn records(c: &Context<'_>, index: usize, state: &Value) -> Result<Option<u32>, String> {
+    let records = c.state(index, StateKind::PerSlot, 3)?;
+    let (&[slots, heads, key_width, value_width], &[banks, count, width]) =
+        (state.shape.dims(), records.shape.dims())
+    else {
+        return Err("a state must have 4 dimensions and records 3".into());
+    };
+    if records.dtype != DType::F32 || u64::from(banks) != u64::from(slots) * 2 || count == 0 {
+        return Err(format!("records {} {} do not fit {slots} slots", records.dtype, records.shape));
+    }
+    let keys = u64::from(width).checked_sub(u64::from(heads) * (u64::from(value_width) + 1));
+    let whole = keys.filter(|&keys| keys > 0 && keys.checked_rem(u64::from(key_width)) == Some(0));
+    // A key head serves whole groups of value heads.
+    let key_heads = whole.map(|keys| (keys / u64::from(key_width)) as u32);
+    Ok(key_heads.filter(|key_heads| heads % key_heads == 0))
+}
+
+pub fn gated_delta_net_replay(c: &Context<'_>) -> Outputs {
+    c.count(4)?;
+    let state = c.state(0, StateKind::PerSlot, 4)?;
+    c.sequences(2)?;
+    c.rollback(3, 2)?;
+    if state.dtype != DType::F32 || records(c, 1, state)?.is_none() {
+        return Err(format!("the state is {} {} and does not fit the records", state.dtype, state.shape));
+    }
+    Ok(Vec::new())
 }
 
 pub fn select_rows(c: &Context<'_>) -> Outputs {

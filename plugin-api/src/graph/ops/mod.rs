@@ -6,7 +6,17 @@
 //! of rows, length before the run, state slot. Rows of a sequence are consecutive and in order. A sequence whose
 //! length before the run is 0 starts from zero state, whatever its slot holds.
 //!
-//! Indices: a selected row is a live row; a cell is inside the cache, or negative, which drops the row; an update
+//! A **rollback** parameter is i32 `[S, 3]`, live with the sequences: plane, bank and keep of each, which let the host
+//! take back the last rows of an earlier run. With `planes` P > 1 a state has entries slot·P + plane. The state before a
+//! run is in the plane that the parameter names, the state after n of its W rows goes to plane (plane + n) mod P, for
+//! the last P rows; the other planes stay. With records a state has a base and two banks of N records. Bank `1 - bank`
+//! takes one for each of the last N rows of a run: delta\[Hv,e\], k\[Hk,d\] and g\[Hv\] as the step used them; row j is
+//! record j - max(0, W - N). Only the rows before these change the base; it becomes zeros where a sequence begins. The
+//! replay applies the first `keep` records of bank `bank` to the base, whether or not the sequence has rows, to the very
+//! bits that the rows made. A plane is below P, a bank 0 or 1, a keep at most N, and 0 for a sequence of length 0.
+//!
+//! Indices: a selected row is a live row; a cell is inside the cache or state, or negative, which drops the row (a cell
+//! that a node made counts as negative when it is beyond the state, since no launch can check it); an update
 //! stays inside its table and writes nothing negative; a slot or a row belongs to at most one sequence of a run, and a
 //! sequence without rows does nothing. A backend refuses a launch that breaks this. Attention reads position p of a
 //! sequence from the block that row `slot` of the table names in column p/256; a window of w includes the row's own
@@ -30,8 +40,13 @@
 //! | `table_update/1` | table state i32\[S,B\], updates i32\[U,3\] → – | each update writes (row, column, value) |
 //! | `kv_append/1` | k\[R,H,d\], v\[R,H,d\], K state\[B,256,H,d\], V state, cells i32\[R\] → – | cell = block·256 + offset |
 //! | `attention/1` | q\[R,Hq,d\], K state, V state, table state, sequences, sinks\[Hq\]? → like q | `scale`; `softcap` (0), `window` (0), `causal` (1), `sinks` (0) |
-//! | `conv_causal/1` | x\[R,C\], w\[C,k\], state\[slots,k-1,C\], sequences → like x | `activation` (none), or silu |
+//! | `rows_store/1` | x\[R,D\], state\[N,D\], cells i32\[R\] → – | row r becomes entry cells\[r\], in the order of the rows |
+//! | `rows_load/1` | state\[N,D\], cells i32\[M\] → \[M,D\] | a negative cell gives a row of zeros |
+//! | `conv_causal/1` | x\[R,C\], w\[C,k\], state\[slots·P,k-1,C\], sequences, rollback (if P > 1) → like x | `activation` (none), or silu; `planes` (1): P |
 //! | `gated_delta_net/1` | q, k\[R,Hk,d\], v\[R,Hv,e\], g\[R,Hv\], beta\[R,Hv\], state\[slots,Hv,d,e\], sequences → \[R,Hv,e\] | `scale`; `mode` (plain) |
+//! | … `mode` snapshots | …, state\[slots·P,Hv,d,e\], sequences, rollback → \[R,Hv,e\] | `planes` (1): P |
+//! | … `mode` records | …, state\[slots,Hv,d,e\], sequences, records\[slots·2,N,Hv·e+Hk·d+Hv\], rollback → \[R,Hv,e\] | |
+//! | `gated_delta_net_replay/1` | state\[slots,Hv,d,e\], records\[slots·2,N,Hv·e+Hk·d+Hv\], sequences, rollback → – | |
 //! | `select_rows/1` | x\[R,..\], rows i32\[M\] → \[M,..\] | |
 //! | `argmax/1` | x\[M,V\] → ids i32\[M\], faults i32\[1\] | the lowest index wins ties; a row with NaN gives 0 and is counted in faults |
 //! | `top_k/1` | x\[M,V\] → ids i32\[M,k\], values f32\[M,k\] | `k`; descending, NaN last, the lowest index wins ties |
@@ -84,6 +99,7 @@ const fn rule(key: &'static str, default: Default) -> AttributeRule {
 
 const EPS: AttributeRule = rule("eps", Default::RequiredFloat);
 const SCALE: AttributeRule = rule("scale", Default::RequiredFloat);
+const PLANES: AttributeRule = rule("planes", Default::Integer(1));
 const KIND: AttributeRule = rule("kind", Default::RequiredText);
 
 static OPERATIONS: &[Operation] = &[
@@ -131,8 +147,11 @@ static OPERATIONS: &[Operation] = &[
         ],
         infer::attention,
     ),
-    op("conv_causal", &[rule("activation", Default::Text("none"))], infer::conv_causal),
-    op("gated_delta_net", &[rule("mode", Default::Text("plain")), SCALE], infer::gated_delta_net),
+    op("rows_store", &[], infer::rows_store),
+    op("rows_load", &[], infer::rows_load),
+    op("conv_causal", &[rule("activation", Default::Text("none")), PLANES], infer::conv_causal),
+    op("gated_delta_net", &[rule("mode", Default::Text("plain")), PLANES, SCALE], infer::gated_delta_net),
+    op("gated_delta_net_replay", &[], infer::gated_delta_net_replay),
     op("select_rows", &[], infer::select_rows),
     op("argmax", &[], infer::argmax),
     op("top_k", &[rule("k", Default::RequiredInteger)], infer::top_k),
@@ -380,10 +399,41 @@ impl Context<'_> {
         Ok(value)
     }
 
+    /// The plane, bank and keep of each of the sequences in input `sequences`.
+    fn rollback(&self, index: usize, sequences: usize) -> Result<(), String> {
+        let (value, sequences) = (self.indices(index, 2)?, self.sequences(sequences)?);
+        if value.shape != sequences.shape.with_last(3) || value.live != sequences.live {
+            return Err(format!("input {index} must be a rollback [S,3] live with the sequences"));
+        }
+        Ok(())
+    }
+
+    /// The attribute `planes`, of which the slots of a state are made.
+    fn planes(&self, state: &Value) -> Result<u32, String> {
+        let planes = dimension(self.attributes.integer("planes"))?;
+        if !state.shape.first().is_multiple_of(planes) {
+            return Err(format!("the state {} has no whole slots of {planes} planes", state.shape));
+        }
+        Ok(planes)
+    }
+
     fn state(&self, index: usize, kind: StateKind, rank: usize) -> Result<&Value, String> {
         let value = self.value(index)?;
         if value.kind != ValueKind::State(kind) || value.shape.rank() != rank {
             return Err(format!("input {index} must be a state ({kind:?}) of {rank} dimensions"));
+        }
+        Ok(value)
+    }
+
+    /// A state of rows, `f32 [N, D]`.
+    fn row_state(&self, index: usize) -> Result<&Value, String> {
+        let value = self.value(index)?;
+        let is_state = matches!(value.kind, ValueKind::State(kind) if kind != StateKind::Table);
+        if !is_state || value.dtype != DType::F32 || value.shape.rank() != 2 {
+            return Err(format!(
+                "input {index} must be a state f32 [N,D], not {} {}",
+                value.dtype, value.shape
+            ));
         }
         Ok(value)
     }

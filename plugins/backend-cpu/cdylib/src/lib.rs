@@ -1,3 +1,5 @@
 //! The CPU backend as a shared library.
 
 paceline_plugin_api::export_plugin!(paceline_backend_cpu::plugin_entry, paceline_backend_cpu::DESCRIPTOR);
+#[cfg(feature = "layouts")]
+paceline_abi_stable::carry_layouts!(paceline_plugin_entry_v1);

@@ -22,15 +22,31 @@ pub struct CausalConv<'a> {
     pub silu: bool,
 }
 
+/// The windows of a sequence: one plane, or several that later runs can go back to.
+#[derive(Clone, Copy)]
+pub struct ConvWindows<'a> {
+    /// Windows `[planes][taps - 1][channels]`, each oldest input first.
+    pub planes: SharedSlice<'a, f32>,
+    /// Number of planes.
+    pub count: usize,
+    /// Plane of the window before the first row.
+    pub before: usize,
+    /// Whether the window before the first row is zeros, whatever the plane holds.
+    pub fresh: bool,
+}
+
+/// What a fresh window holds, for as many channels as are worked on at once.
+static ZEROS: [f32; 64] = [0.0; 64];
+
 per_level! {
     /// `out[t][c] = Σᵢ weight[c][i] · x[t - taps + 1 + i][c]`, taps ascending, then silu if asked.
     ///
-    /// Inputs before the first row stand in the sequence's `window[taps - 1][channels]`, oldest
-    /// first; afterwards it holds the last `taps - 1` inputs. `out` like `x`. The work range counts
-    /// channels.
+    /// Inputs before the first row stand in the window `before`. The last `taps - 1` inputs up to
+    /// row t go to plane `(before + 1 + t) % count`, for the last `count` rows. `out` like `x`. The
+    /// work range counts channels.
     pub fn causal_conv = causal_conv_body(
         work: &CausalConv<'_>,
-        window: SharedSlice<'_, f32>,
+        windows: &ConvWindows<'_>,
         out: SharedSlice<'_, f32>,
         channels: Range<usize>,
     )
@@ -39,21 +55,21 @@ per_level! {
 #[inline(always)]
 unsafe fn causal_conv_body(
     work: &CausalConv<'_>,
-    window: SharedSlice<'_, f32>,
+    windows: &ConvWindows<'_>,
     out: SharedSlice<'_, f32>,
     channels: Range<usize>,
 ) {
     assert!((1..=MAX_TAPS).contains(&work.taps) && channels.end <= work.channels);
-    assert!(work.x.len().is_multiple_of(work.channels));
+    assert!(work.x.len().is_multiple_of(work.channels) && windows.before < windows.count);
     let mut at = channels.start;
     while at < channels.end {
         let left = channels.end - at;
         // SAFETY: these channels belong to the caller's work range.
         at += unsafe {
             match left {
-                64.. => convolve::<64>(work, window, out, at),
-                16.. => convolve::<16>(work, window, out, at),
-                _ => convolve::<1>(work, window, out, at),
+                64.. => convolve::<64>(work, windows, out, at),
+                16.. => convolve::<16>(work, windows, out, at),
+                _ => convolve::<1>(work, windows, out, at),
             }
         };
     }
@@ -62,11 +78,11 @@ unsafe fn causal_conv_body(
 /// `N` channels from `start` on, through all rows. Returns `N`.
 ///
 /// # Safety
-/// Nobody else touches these channels of `window` and `out`.
+/// Nobody else touches these channels of `windows` and `out`.
 #[inline(always)]
 unsafe fn convolve<const N: usize>(
     work: &CausalConv<'_>,
-    window: SharedSlice<'_, f32>,
+    windows: &ConvWindows<'_>,
     out: SharedSlice<'_, f32>,
     start: usize,
 ) -> usize {
@@ -83,8 +99,12 @@ unsafe fn convolve<const N: usize>(
     let input = |index: usize| -> &[f32] {
         match index.checked_sub(before) {
             Some(row) => &work.x[row * channels + start..][..N],
-            // SAFETY: nobody else touches these channels, and nothing is written until all is read.
-            None => unsafe { window.read(index * channels + start..index * channels + start + N) },
+            None if windows.fresh => &ZEROS[..N],
+            None => {
+                let place = (windows.before * before + index) * channels + start;
+                // SAFETY: nobody else touches these channels, and they are written last.
+                unsafe { windows.planes.read(place..place + N) }
+            }
         }
     };
     for row in 0..rows {
@@ -104,13 +124,19 @@ unsafe fn convolve<const N: usize>(
         // SAFETY: these channels belong to the caller's work range.
         unsafe { out.part(place..place + N) }.copy_from_slice(&sum);
     }
-    for kept in 0..before {
-        let mut values = [0.0f32; N];
-        // Ascending, so that what moves down inside the window is read before it is overwritten.
-        values.copy_from_slice(input(kept + rows));
-        let place = kept * channels + start;
-        // SAFETY: these channels belong to the caller's work range.
-        unsafe { window.part(place..place + N) }.copy_from_slice(&values);
+    // The plane that holds the window before the first row comes last: the others are read from it.
+    let last_planes = rows.saturating_sub(windows.count)..rows;
+    let onto_before = |row: &usize| (row + 1).is_multiple_of(windows.count);
+    for row in last_planes.clone().filter(|row| !onto_before(row)).chain(last_planes.filter(onto_before)) {
+        let plane = (windows.before + 1 + row) % windows.count;
+        for kept in 0..before {
+            let mut values = [0.0f32; N];
+            // Ascending, so that what moves down inside the window is read before it is overwritten.
+            values.copy_from_slice(input(row + 1 + kept));
+            let place = (plane * before + kept) * channels + start;
+            // SAFETY: these channels belong to the caller's work range.
+            unsafe { windows.planes.part(place..place + N) }.copy_from_slice(&values);
+        }
     }
     N
 }

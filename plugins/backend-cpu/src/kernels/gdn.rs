@@ -1,4 +1,4 @@
-//! The gated delta rule, row after row.
+//! The gated delta rule, row after row, and the replay of rows that were recorded.
 
 use super::SharedSlice;
 use super::math::exp;
@@ -29,16 +29,72 @@ pub struct GatedDeltaNet<'a> {
     pub scale: f32,
 }
 
+/// Where the state S `[key_width][value_width]` of a head stands before the first row and after each.
+#[derive(Clone, Copy)]
+pub struct StatePath<'a> {
+    /// Before the first row; none is zeros.
+    pub before: Option<SharedSlice<'a, f32>>,
+    /// How many rows leave their state in `settled`, each over the one before.
+    pub settled_rows: usize,
+    /// After each of the first `settled_rows`.
+    pub settled: SharedSlice<'a, f32>,
+    /// States of later rows, `later_stride` elements from one to the next.
+    pub later: SharedSlice<'a, f32>,
+    /// Elements from one of these states to the next.
+    pub later_stride: usize,
+    /// How many there are.
+    pub later_count: usize,
+    /// A later row r leaves its state in number `(later_first + r) % later_count`.
+    pub later_first: usize,
+}
+
+impl<'a> StatePath<'a> {
+    /// One state for all rows, read and written.
+    pub fn in_place(state: SharedSlice<'a, f32>) -> Self {
+        Self {
+            before: Some(state),
+            settled_rows: usize::MAX,
+            settled: state,
+            later: state,
+            later_stride: 0,
+            later_count: 1,
+            later_first: 0,
+        }
+    }
+
+    /// The first element of column `start` after `row`; a state of `size` elements lies there.
+    fn after(&self, row: usize, start: usize, size: usize) -> *mut f32 {
+        if row < self.settled_rows {
+            assert!(size <= self.settled.len());
+            return self.settled.pointer(start);
+        }
+        let first = (self.later_first + row) % self.later_count * self.later_stride;
+        assert!(first + size <= self.later.len());
+        self.later.pointer(first + start)
+    }
+}
+
+/// Deltas that are kept: with the keys and decays they are all that is needed to apply rows to an
+/// older state again.
+#[derive(Clone, Copy)]
+pub struct KeptDeltas<'a> {
+    /// Deltas `[value_heads][value_width]` of each row, from `first` on.
+    pub to: SharedSlice<'a, f32>,
+    /// Elements from one row to the next.
+    pub stride: usize,
+    /// First row whose deltas are kept.
+    pub first: usize,
+}
+
 /// What [`gated_delta_net`] writes.
 #[derive(Clone, Copy)]
 pub struct GatedDeltaNetOut<'a> {
-    /// State S of the sequence `[value_heads][key_width][value_width]`, read and written.
-    pub state: SharedSlice<'a, f32>,
+    /// State of the head.
+    pub state: StatePath<'a>,
     /// Outputs `[rows][value_heads][value_width]`.
     pub out: SharedSlice<'a, f32>,
-    /// Where to keep the deltas `[rows][value_heads][value_width]`. With the keys and decays they
-    /// are all that is needed to apply the rows to an older state again.
-    pub deltas: Option<SharedSlice<'a, f32>>,
+    /// Where to keep deltas.
+    pub deltas: Option<KeptDeltas<'a>>,
 }
 
 per_level! {
@@ -81,6 +137,105 @@ unsafe fn gated_delta_net_body(
     }
 }
 
+/// `N` columns of a state.
+#[derive(Clone, Copy)]
+struct StateColumns<const N: usize> {
+    start: *mut f32,
+    /// Elements from one row of the state to the next.
+    stride: usize,
+}
+
+impl<const N: usize> StateColumns<N> {
+    /// # Safety
+    /// The state has a row `i`, and nobody writes these columns of it while the result is in use.
+    #[inline(always)]
+    unsafe fn row<'a>(self, i: usize) -> &'a [f32; N] {
+        // SAFETY: inside the state by the caller's promise.
+        unsafe { &*self.start.add(i * self.stride).cast::<[f32; N]>() }
+    }
+
+    /// # Safety
+    /// The state has a row `i`, and nobody else touches these columns of it while the result is in use.
+    #[inline(always)]
+    unsafe fn row_mut<'a>(self, i: usize) -> &'a mut [f32; N] {
+        // SAFETY: as above.
+        unsafe { &mut *self.start.add(i * self.stride).cast::<[f32; N]>() }
+    }
+}
+
+/// What a row does to a state.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    key: &'a [f32],
+    query: &'a [f32],
+    decay: f32,
+}
+
+/// pⱼ = Σᵢ kᵢ·tᵢⱼ.
+///
+/// # Safety
+/// The state has as many rows as the key is long, and nobody else touches these columns.
+#[inline(always)]
+unsafe fn predict<const N: usize>(step: Step<'_>, from: StateColumns<N>) -> [f32; N] {
+    let mut predicted = [0.0f32; N];
+    for (i, &key) in step.key.iter().enumerate() {
+        // SAFETY: by the caller's promise.
+        let state = unsafe { from.row(i) };
+        for j in 0..N {
+            predicted[j] = key.mul_add(state[j] * step.decay, predicted[j]);
+        }
+    }
+    predicted
+}
+
+/// Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ) over what was there. Returns Σᵢ qᵢ·Sᵢⱼ.
+///
+/// # Safety
+/// As for [`predict`].
+#[inline(always)]
+unsafe fn update_in_place<const N: usize>(
+    step: Step<'_>,
+    delta: &[f32; N],
+    state: StateColumns<N>,
+) -> [f32; N] {
+    let mut sum = [0.0f32; N];
+    for (i, (&key, &query)) in step.key.iter().zip(step.query).enumerate() {
+        // SAFETY: by the caller's promise.
+        let state = unsafe { state.row_mut(i) };
+        for j in 0..N {
+            // The decayed state again, the same product as for the prediction: cheaper than storing it.
+            let updated = key.mul_add(delta[j], state[j] * step.decay);
+            state[j] = updated;
+            sum[j] = query.mul_add(updated, sum[j]);
+        }
+    }
+    sum
+}
+
+/// As [`update_in_place`], from one state into another that lies elsewhere.
+///
+/// # Safety
+/// As for [`predict`], for both states.
+#[inline(always)]
+unsafe fn update_across<const N: usize>(
+    step: Step<'_>,
+    delta: &[f32; N],
+    from: StateColumns<N>,
+    into: StateColumns<N>,
+) -> [f32; N] {
+    let mut sum = [0.0f32; N];
+    for (i, (&key, &query)) in step.key.iter().zip(step.query).enumerate() {
+        // SAFETY: by the caller's promise.
+        let (from, into) = unsafe { (from.row(i), into.row_mut(i)) };
+        for j in 0..N {
+            let updated = key.mul_add(delta[j], from[j] * step.decay);
+            into[j] = updated;
+            sum[j] = query.mul_add(updated, sum[j]);
+        }
+    }
+    sum
+}
+
 /// `N` columns of a head from `start` on, through all rows. Returns `N`.
 ///
 /// # Safety
@@ -94,54 +249,158 @@ unsafe fn run_columns<const N: usize>(
 ) -> usize {
     let (key_width, value_width) = (work.key_width, work.value_width);
     let size = key_width * value_width;
-    assert!((head + 1) * size <= to.state.len() && start + N <= value_width);
-    let state = to.state.pointer(head * size + start);
-    // Columns `start..start + N` of state row `i`.
-    // SAFETY: i < key_width in every use, so the place lies inside the head by the check above; the
-    // columns are the caller's, and no two of these references live at once.
-    let state_row = |i: usize| unsafe { &mut *state.add(i * value_width).cast::<[f32; N]>() };
+    assert!(start + N <= value_width);
+    let columns = |start: *mut f32| StateColumns::<N> { start, stride: value_width };
+    let rows = work.log_decay.len() / work.value_heads;
+    if rows == 0 {
+        return N;
+    }
+    let mut from = match to.state.before {
+        Some(state) => {
+            assert!(size <= state.len());
+            columns(state.pointer(start))
+        }
+        // Zeros stand where the first row leaves its state.
+        None => {
+            let zeros = columns(to.state.after(0, start, size));
+            for i in 0..key_width {
+                // SAFETY: i < key_width, and these columns belong to the caller's work range.
+                unsafe { zeros.row_mut(i) }.fill(0.0);
+            }
+            zeros
+        }
+    };
 
-    for row in 0..work.log_decay.len() / work.value_heads {
+    for row in 0..rows {
+        let into = columns(to.state.after(row, start, size));
         let key_start = (row * work.key_heads + head % work.key_heads) * key_width;
         let key = &work.key[key_start..][..key_width];
         let query = &work.query[key_start..][..key_width];
         let scalar = row * work.value_heads + head;
-        let decay = exp(work.log_decay[scalar]);
+        let step = Step { key, query, decay: exp(work.log_decay[scalar]) };
         let beta = work.beta[scalar];
         let place = scalar * value_width + start;
         let value = &work.value[place..][..N];
 
-        let mut predicted = [0.0f32; N];
-        for (i, &key) in key.iter().enumerate() {
-            let state = state_row(i);
-            for j in 0..N {
-                predicted[j] = key.mul_add(state[j] * decay, predicted[j]);
-            }
-        }
+        // SAFETY: the states are as high as a key is long, these columns are the caller's, and a state that is not
+        // the one before lies elsewhere.
+        let predicted = unsafe { predict(step, from) };
         let mut delta = [0.0f32; N];
         for j in 0..N {
             delta[j] = beta * (value[j] - predicted[j]);
         }
-        let mut sum = [0.0f32; N];
-        for (i, (&key, &query)) in key.iter().zip(query).enumerate() {
-            let state = state_row(i);
-            for j in 0..N {
-                // The decayed state again, the same product as above: cheaper than storing it.
-                let updated = key.mul_add(delta[j], state[j] * decay);
-                state[j] = updated;
-                sum[j] = query.mul_add(updated, sum[j]);
-            }
-        }
+        let mut sum = if from.start == into.start {
+            // SAFETY: as above.
+            unsafe { update_in_place(step, &delta, into) }
+        } else {
+            // SAFETY: as above.
+            unsafe { update_across(step, &delta, from, into) }
+        };
+        from = into;
         for sum in &mut sum {
             *sum *= work.scale;
         }
         // SAFETY: these columns belong to the caller's work range.
         unsafe {
             to.out.part(place..place + N).copy_from_slice(&sum);
-            if let Some(deltas) = to.deltas {
-                deltas.part(place..place + N).copy_from_slice(&delta);
+            if let Some(kept) = to.deltas.filter(|kept| row >= kept.first) {
+                let place = (row - kept.first) * kept.stride + head * value_width + start;
+                kept.to.part(place..place + N).copy_from_slice(&delta);
             }
         }
+    }
+    N
+}
+
+/// Recorded rows of one sequence, for [`replay`].
+#[derive(Clone, Copy)]
+pub struct Replay<'a> {
+    /// Records, each `[value_heads][value_width]` deltas, `[key_heads][key_width]` keys and
+    /// `[value_heads]` logarithms of decays.
+    pub records: &'a [f32],
+    /// Number of key heads; value head h uses key head h mod `key_heads`.
+    pub key_heads: usize,
+    /// Number of value heads.
+    pub value_heads: usize,
+    /// Length of a key.
+    pub key_width: usize,
+    /// Length of a value.
+    pub value_width: usize,
+}
+
+impl Replay<'_> {
+    /// Elements of a record.
+    pub fn record_width(&self) -> usize {
+        self.value_heads * (self.value_width + 1) + self.key_heads * self.key_width
+    }
+}
+
+per_level! {
+    /// Applies the records in their order: t = round(exp(log_decay) · S), Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ), to
+    /// the bits of [`gated_delta_net`]. `state[key_width][value_width]` is that of the head; the work
+    /// range is columns of it.
+    pub fn replay = replay_body(
+        work: &Replay<'_>,
+        state: SharedSlice<'_, f32>,
+        head: usize,
+        columns: Range<usize>,
+    )
+}
+
+/// Records that go over a state together.
+const REPLAYED_AT_ONCE: usize = 16;
+
+#[inline(always)]
+unsafe fn replay_body(work: &Replay<'_>, state: SharedSlice<'_, f32>, head: usize, columns: Range<usize>) {
+    assert!(head < work.value_heads && columns.end <= work.value_width);
+    for records in work.records.chunks(REPLAYED_AT_ONCE * work.record_width()) {
+        let work = Replay { records, ..*work };
+        let mut at = columns.start;
+        while at < columns.end {
+            // SAFETY: these columns belong to the caller's work range.
+            at += unsafe {
+                match columns.end - at {
+                    64.. => replay_columns::<64>(&work, state, head, at),
+                    16.. => replay_columns::<16>(&work, state, head, at),
+                    _ => replay_columns::<1>(&work, state, head, at),
+                }
+            };
+        }
+    }
+}
+
+/// Up to [`REPLAYED_AT_ONCE`] records over `N` columns of a head from `start` on. Returns `N`.
+///
+/// # Safety
+/// Nobody else touches these columns of the head.
+#[inline(always)]
+unsafe fn replay_columns<const N: usize>(
+    work: &Replay<'_>,
+    state: SharedSlice<'_, f32>,
+    head: usize,
+    start: usize,
+) -> usize {
+    let keys_at = work.value_heads * work.value_width;
+    let decays_at = keys_at + work.key_heads * work.key_width;
+    let records = work.records.chunks_exact(work.record_width());
+    let mut decays = [0.0f32; REPLAYED_AT_ONCE];
+    for (decay, record) in decays.iter_mut().zip(records.clone()) {
+        *decay = exp(record[decays_at + head]);
+    }
+    for i in 0..work.key_width {
+        let place = i * work.value_width + start;
+        // SAFETY: these columns belong to the caller's work range.
+        let state = unsafe { state.part(place..place + N) };
+        let mut row = [0.0f32; N];
+        row.copy_from_slice(state);
+        for (&decay, record) in decays.iter().zip(records.clone()) {
+            let key = record[keys_at + head % work.key_heads * work.key_width + i];
+            let delta = &record[head * work.value_width + start..][..N];
+            for j in 0..N {
+                row[j] = key.mul_add(delta[j], row[j] * decay);
+            }
+        }
+        state.copy_from_slice(&row);
     }
     N
 }

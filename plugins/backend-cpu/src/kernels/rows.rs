@@ -31,6 +31,28 @@ pub unsafe fn select_rows(
     outside
 }
 
+/// `state[cells[i]] = x[i]` in the order of the rows, over some columns; `x[cells.len()][width]`,
+/// `state[n][width]`. A cell outside of `state` drops its row.
+///
+/// # Safety
+/// See [the module](crate::kernels).
+pub unsafe fn store_rows(
+    x: &[f32],
+    width: usize,
+    cells: &[i32],
+    state: SharedSlice<'_, f32>,
+    columns: Range<usize>,
+) {
+    assert!(columns.end <= width);
+    for (row, &cell) in x.chunks_exact(width).zip(cells) {
+        let cell = usize::try_from(cell).ok().filter(|&cell| cell < state.len() / width);
+        let Some(start) = cell.map(|cell| cell * width) else { continue };
+        // SAFETY: these columns belong to the caller's work range.
+        let entry = unsafe { state.part(start + columns.start..start + columns.end) };
+        entry.copy_from_slice(&row[columns.clone()]);
+    }
+}
+
 /// Copies a column span of each row in `rows`: `out[row][to..to + count] = x[row][from..from +
 /// count]`. Rows of `x` have `width` elements, rows of `out` have `out_width`. Slices and
 /// concatenations over the last axis are made of it.

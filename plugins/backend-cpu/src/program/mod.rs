@@ -155,6 +155,13 @@ pub(crate) enum RowKernel {
         norm: usize,
         out: Id,
     },
+    /// Rows of a state; a cell outside of it gives zeros.
+    RowsLoad {
+        state: Id,
+        entries: usize,
+        cells: Id,
+        out: Id,
+    },
     KvAppend {
         k: Id,
         v: Id,
@@ -225,11 +232,46 @@ pub(crate) struct ConvWork {
     pub slots: usize,
     pub sequences: Id,
     pub sequences_live: Live,
+    pub planes: usize,
+    /// Where there is more than one plane.
+    pub rollback: Option<Id>,
     pub channels: usize,
     pub taps: usize,
     pub silu: bool,
     pub rows: Live,
     pub out: Id,
+}
+
+/// What the delta rule leaves for a later run to go back to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum DeltaMode {
+    Plain,
+    Snapshots { planes: usize, rollback: Id },
+    Records { records: Records, rollback: Id },
+}
+
+/// Two banks of records for each slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Records {
+    pub state: Id,
+    /// Records of a bank.
+    pub count: usize,
+    pub width: usize,
+}
+
+/// Kept records that are applied to a state.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReplayWork {
+    pub state: Id,
+    pub slots: usize,
+    pub records: Records,
+    pub sequences: Id,
+    pub sequences_live: Live,
+    pub rollback: Id,
+    pub key_heads: usize,
+    pub value_heads: usize,
+    pub key_width: usize,
+    pub value_width: usize,
 }
 
 /// The gated delta rule.
@@ -238,6 +280,7 @@ pub(crate) struct DeltaWork {
     pub inputs: [Id; 5],
     pub state: Id,
     pub slots: usize,
+    pub mode: DeltaMode,
     pub sequences: Id,
     pub sequences_live: Live,
     pub key_heads: usize,
@@ -247,6 +290,17 @@ pub(crate) struct DeltaWork {
     pub scale: f32,
     pub rows: Live,
     pub out: Id,
+}
+
+/// Rows stored in a state.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RowsStore {
+    pub x: Id,
+    pub state: Id,
+    pub entries: usize,
+    pub width: usize,
+    pub cells: Id,
+    pub rows: Live,
 }
 
 /// One piece of work that threads share by chunks.
@@ -259,9 +313,11 @@ pub(crate) enum Kernel {
         chain: Vec<(RowKernel, usize)>,
     },
     Linear(Linear),
+    RowsStore(RowsStore),
     Attention(AttentionWork),
     Conv(ConvWork),
     Delta(DeltaWork),
+    Replay(ReplayWork),
     /// Small and sequential: the visible intervals of an attention.
     Visible(AttentionWork),
     TableUpdate {
@@ -279,7 +335,13 @@ pub(crate) enum Check {
     Count { offset: usize, max: usize },
     /// Sequences at `offset`: rows inside the live rows, slots and lengths inside the states.
     Sequences { offset: usize, live: Live, rows: Live, slots: usize, positions: usize },
-    /// Cells at `offset` are below the limit.
+    /// Rollbacks at `offset`, live with the sequences: planes below the limit.
+    Planes { offset: usize, live: Live, planes: usize },
+    /// Rollbacks at `offset`: banks 0 or 1, at most so many kept records.
+    Records { offset: usize, live: Live, count: usize },
+    /// Rollbacks at `offset` keep nothing for the sequences at `sequences` whose length is 0.
+    NothingKept { offset: usize, live: Live, sequences: usize },
+    /// Cells at `offset` are below the limit; negative ones drop their rows.
     Cells { offset: usize, live: Live, limit: usize },
     /// Selected rows at `offset` are live rows.
     Selected { offset: usize, live: Live, rows: Live },
@@ -366,6 +428,7 @@ impl RowKernel {
             }
             Self::Rope { x, angles, .. } => vec![x, angles],
             Self::SelectRows { x, rows, .. } => vec![x, rows],
+            Self::RowsLoad { state, cells, .. } => vec![state, cells],
             Self::KvAppend { k, v, cells, .. } => vec![k, v, cells],
         }
     }
@@ -389,13 +452,30 @@ impl RowKernel {
             | Self::Angles { out, .. }
             | Self::Rope { out, .. }
             | Self::SelectRows { out, .. }
+            | Self::RowsLoad { out, .. }
             | Self::Softmax { out, .. } => vec![out],
         }
     }
 
     /// True if a row of the output reads nothing but the same row of the inputs that other kernels make.
     pub fn is_local(&self) -> bool {
-        !matches!(self, Self::SelectRows { .. })
+        !matches!(self, Self::SelectRows { .. } | Self::RowsLoad { .. })
+    }
+}
+
+impl DeltaWork {
+    pub fn rollback(&self) -> Option<Id> {
+        match self.mode {
+            DeltaMode::Plain => None,
+            DeltaMode::Snapshots { rollback, .. } | DeltaMode::Records { rollback, .. } => Some(rollback),
+        }
+    }
+
+    pub fn records(&self) -> Option<Records> {
+        match self.mode {
+            DeltaMode::Records { records, .. } => Some(records),
+            _ => None,
+        }
     }
 }
 
@@ -409,9 +489,11 @@ impl Kernel {
                 let caches = a.caches.map(|c| c.state);
                 [&[a.q, a.table, a.sequences, a.visible][..], &caches, a.sinks.as_slice()].concat()
             }
+            Self::RowsStore(s) => vec![s.x, s.cells],
             Self::Visible(a) => vec![a.sequences],
-            Self::Conv(c) => vec![c.x, c.weight, c.sequences],
-            Self::Delta(d) => [&d.inputs[..], &[d.sequences]].concat(),
+            Self::Conv(c) => [&[c.x, c.weight, c.sequences], c.rollback.as_slice()].concat(),
+            Self::Delta(d) => [&d.inputs[..], &[d.sequences], d.rollback().as_slice()].concat(),
+            Self::Replay(r) => vec![r.records.state, r.sequences, r.rollback],
             Self::TableUpdate { updates, .. } => vec![*updates],
         }
     }
@@ -422,9 +504,13 @@ impl Kernel {
             Self::Rows { chain, .. } => chain.iter().flat_map(|(kernel, _)| kernel.writes()).collect(),
             Self::Linear(l) => vec![l.out],
             Self::Attention(a) => vec![a.out],
+            Self::RowsStore(s) => vec![s.state],
             Self::Visible(a) => vec![a.visible],
             Self::Conv(c) => vec![c.state, c.out],
-            Self::Delta(d) => vec![d.state, d.out],
+            Self::Delta(d) => {
+                [&[d.state, d.out], d.records().map(|records| records.state).as_slice()].concat()
+            }
+            Self::Replay(r) => vec![r.state],
             Self::TableUpdate { table, .. } => vec![*table],
         }
     }
@@ -433,6 +519,8 @@ impl Kernel {
     pub fn scratch_floats(&self) -> usize {
         match self {
             Self::Attention(a) => attention_scratch_floats(a.heads, a.caches[0].heads, a.caches[0].width),
+            // Rows that can be taken back run on a copy of a head.
+            Self::Delta(d) if d.records().is_some() => d.key_width * d.value_width,
             _ => 0,
         }
     }

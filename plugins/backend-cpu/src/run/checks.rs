@@ -21,10 +21,28 @@ fn one(run: Run<'_>, check: &Check) -> Result<()> {
         Check::Sequences { offset, live, rows, slots, positions } => {
             sequences(run, offset, live, run.live(rows), slots, positions)
         }
+        Check::Planes { offset, live, planes } => {
+            rollbacks(run, offset, live, |[plane, _, _]| is_below(plane, planes))
+        }
+        Check::Records { offset, live, count } => {
+            rollbacks(run, offset, live, |[_, bank, keep]| is_below(bank, 2) && is_below(keep, count + 1))
+        }
+        Check::NothingKept { offset, live, sequences } => {
+            let lengths = run.parameters(sequences, run.live(live) * 4).chunks_exact(4).map(|s| s[2]);
+            let keeps = run.parameters(offset, run.live(live) * 3).chunks_exact(3).map(|r| r[2]);
+            match lengths.zip(keeps).find(|&(length, keep)| length == 0 && keep != 0) {
+                Some((_, keep)) => {
+                    Err(Error::invalid(format!("a sequence that only begins cannot keep {keep} records")))
+                }
+                None => Ok(()),
+            }
+        }
         Check::Cells { offset, live, limit } => {
             let cells = run.parameters(offset, run.live(live));
             match cells.iter().find(|&&cell| i64::from(cell) >= limit as i64) {
-                Some(cell) => Err(Error::invalid(format!("cell {cell} is outside of a cache of {limit}"))),
+                Some(cell) => {
+                    Err(Error::invalid(format!("cell {cell} is outside of the {limit} that there are")))
+                }
                 None => Ok(()),
             }
         }
@@ -39,15 +57,26 @@ fn one(run: Run<'_>, check: &Check) -> Result<()> {
         }
         Check::Updates { offset, live, shape } => {
             let updates = run.parameters(offset, run.live(live) * 3);
-            let outside = |u: &&[i32]| {
-                let inside = |value: i32, limit: usize| usize::try_from(value).is_ok_and(|v| v < limit);
-                !inside(u[0], shape[0]) || !inside(u[1], shape[1]) || u[2] < 0
-            };
+            let outside = |u: &&[i32]| !is_below(u[0], shape[0]) || !is_below(u[1], shape[1]) || u[2] < 0;
             match updates.chunks_exact(3).find(outside) {
                 Some(u) => Err(Error::invalid(format!("a table of {shape:?} cannot be updated with {u:?}"))),
                 None => Ok(()),
             }
         }
+    }
+}
+
+fn is_below(value: i32, limit: usize) -> bool {
+    usize::try_from(value).is_ok_and(|value| value < limit)
+}
+
+fn rollbacks(run: Run<'_>, offset: usize, live: Live, fits: impl Fn([i32; 3]) -> bool) -> Result<()> {
+    let (list, _) = run.parameters(offset, run.live(live) * 3).as_chunks::<3>();
+    match list.iter().find(|rollback| !fits(**rollback)) {
+        Some(rollback) => {
+            Err(Error::invalid(format!("the states have no rollback {rollback:?} (plane, bank, keep)")))
+        }
+        None => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Running a program: where values are, how work is cut into chunks, and what a chunk does.
 
 mod checks;
+mod recurrent;
 mod rows;
 mod sequences;
 
@@ -10,7 +11,7 @@ use crate::kernels::rope::RopeFrequencies;
 use crate::level::Level;
 use crate::linear::{Activations, Output, linear};
 use crate::pool::Work;
-use crate::program::{Cache, Id, Kernel, Linear, Live, Place, Program};
+use crate::program::{Cache, Id, Kernel, Linear, Live, Place, Program, RowsStore};
 use crate::quantized::QuantizedRows;
 use crate::weights::PackedMatrix;
 use paceline_plugin_api::{Error, ErrorKind, Result};
@@ -20,6 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// Chunks per thread that products are cut into, so that a late thread does not hold up the others.
 const CHUNKS_PER_THREAD: usize = 6;
+/// Columns of a state that a chunk of stored rows covers.
+const STORE_COLUMNS: usize = 1024;
 /// Elements below which a row kernel is not worth another thread.
 const LEAST_ROW_ELEMENTS: usize = 4096;
 
@@ -147,9 +150,11 @@ impl Run<'_> {
                 0 => 0,
                 _ => work.n.div_ceil(crate::weights::PANEL_ROWS).div_ceil(self.panels_per_chunk(work)),
             },
+            Kernel::RowsStore(work) => work.width.div_ceil(STORE_COLUMNS),
             Kernel::Attention(work) => self.attention_chunks(work),
             Kernel::Conv(work) => self.conv_chunks(work),
             Kernel::Delta(work) => self.delta_chunks(work),
+            Kernel::Replay(work) => self.replay_chunks(work),
             Kernel::Visible(_) => 1,
             Kernel::TableUpdate { live, .. } => usize::from(self.live(*live) > 0),
         }
@@ -181,9 +186,11 @@ impl Run<'_> {
                 let panels = work.n.div_ceil(crate::weights::PANEL_ROWS);
                 self.linear(work, chunk * size..((chunk + 1) * size).min(panels));
             }
+            Kernel::RowsStore(work) => self.rows_store(work, chunk),
             Kernel::Attention(work) => self.attention(work, chunk, thread),
             Kernel::Conv(work) => self.conv(work, chunk),
-            Kernel::Delta(work) => self.delta(work, chunk),
+            Kernel::Delta(work) => self.delta(work, chunk, thread),
+            Kernel::Replay(work) => self.replay(work, chunk),
             Kernel::Visible(work) => self.visible(work),
             Kernel::TableUpdate { table, shape, updates, live } => {
                 let updates: &[i32] = self.read(*updates, live.max * 3);
@@ -196,6 +203,17 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// Stores a chunk's columns of all rows, in their order: no two threads write the same place even where two rows
+    /// have one cell.
+    fn rows_store(&self, work: &RowsStore, chunk: usize) {
+        let (rows, width) = (self.live(work.rows), work.width);
+        let columns = chunk * STORE_COLUMNS..((chunk + 1) * STORE_COLUMNS).min(width);
+        let (x, cells) = (self.read::<f32>(work.x, rows * width), self.read::<i32>(work.cells, rows));
+        let state = self.write::<f32>(work.state, work.entries * width);
+        // SAFETY: the columns are this chunk's alone.
+        unsafe { crate::kernels::rows::store_rows(x, width, cells, state, columns) };
     }
 
     fn linear(&self, work: &Linear, panels: Range<usize>) {

@@ -131,6 +131,12 @@ impl Run<'_> {
                 // SAFETY: as above.
                 unsafe { rows::select_rows(x, width, list, out_of(out, width), range) };
             }
+            RowKernel::RowsLoad { state, entries, cells, out } => {
+                let cells = self.read::<i32>(cells, range.end);
+                let state = self.read::<f32>(state, entries * width);
+                // SAFETY: as above.
+                unsafe { rows::select_rows(state, width, cells, out_of(out, width), range) };
+            }
             RowKernel::Argmax { x, ids, faults } => {
                 let x = x_of(x, width);
                 let ids = self.write::<i32>(ids, range.end);

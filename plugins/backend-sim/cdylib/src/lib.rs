@@ -1,3 +1,5 @@
 //! The simulated devices as a shared library.
 
 paceline_plugin_api::export_plugin!(paceline_backend_sim::plugin_entry, paceline_backend_sim::DESCRIPTOR);
+#[cfg(feature = "layouts")]
+paceline_abi_stable::carry_layouts!(paceline_plugin_entry_v1);

@@ -11,6 +11,7 @@ mod views;
 
 pub(super) use content::Content;
 
+use super::declared::Declared;
 use super::tolerance::Tolerance;
 use crate::block::ParameterBlock;
 use crate::quant;
@@ -37,6 +38,8 @@ pub(super) struct RowSample {
     contents: Contents,
     pub tolerance: Tolerance,
     seed: u64,
+    /// The type of some of the weights, if the plugin declares it.
+    pub declared: Option<Declared>,
 }
 
 impl RowSample {
@@ -58,6 +61,7 @@ impl RowSample {
             contents: contents.to_vec(),
             tolerance: super::tolerance::of_operation(operation),
             seed: 0,
+            declared: None,
         }
     }
 
@@ -73,7 +77,7 @@ impl RowSample {
 
     /// The weights; they do not depend on the number of rows.
     pub fn weights(&self, graph: &Graph) -> Vec<Vec<u8>> {
-        random_weights(graph, self.seed, &self.name)
+        weights_of(graph, self.seed, &self.name, self.declared.as_ref())
     }
 
     /// Parameters of a run of `rows` rows; whatever stands beyond them is garbage. A row's content depends on its
@@ -180,6 +184,11 @@ impl Rows {
 
 /// Weights for a graph: matrices whose rows have a length near 1, the last row but one of zeros; vectors near 1.
 pub(super) fn random_weights(graph: &Graph, seed: u64, name: &str) -> Vec<Vec<u8>> {
+    weights_of(graph, seed, name, None)
+}
+
+/// As [`random_weights`], where some weights may be of a type that the plugin declares.
+fn weights_of(graph: &Graph, seed: u64, name: &str, declared: Option<&Declared>) -> Vec<Vec<u8>> {
     graph
         .weights()
         .map(|id| {
@@ -197,7 +206,10 @@ pub(super) fn random_weights(graph: &Graph, seed: u64, name: &str) -> Vec<Vec<u8
                 }
                 values
             };
-            quant::quantize(value.dtype, &values).expect("samples use types with a writer")
+            match declared.filter(|declared| declared.dtype() == value.dtype) {
+                Some(declared) => declared.write(&values, &mut random),
+                None => quant::quantize(value.dtype, &values).expect("samples use types with a writer"),
+            }
         })
         .collect()
 }
@@ -212,6 +224,18 @@ pub(super) fn row_samples(seed: u64) -> Vec<RowSample> {
     choice::add(&mut samples);
     for sample in &mut samples {
         sample.seed = seed;
+    }
+    samples
+}
+
+/// Samples of the operations that take any weight type, on one that the plugin declares.
+pub(super) fn declared_samples(seed: u64, declared: &Declared) -> Vec<RowSample> {
+    let mut samples = products::of_declared(declared.dtype(), declared.kind.elements);
+    for sample in &mut samples {
+        sample.seed = seed;
+        // People know the type by its name.
+        sample.name = sample.name.replacen(&declared.dtype().to_string(), &declared.kind.name, 1);
+        sample.declared = Some(declared.clone());
     }
     samples
 }

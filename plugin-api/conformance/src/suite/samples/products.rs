@@ -37,6 +37,20 @@ pub fn add(samples: &mut Vec<RowSample>) {
     }
 }
 
+/// Samples of a type with blocks of `block` elements that is not known here.
+pub fn of_declared(dtype: DType, block: u32) -> Vec<RowSample> {
+    // Several blocks where that does not become too much.
+    let wide = block * if block > 1024 { 1 } else { 3 };
+    vec![
+        embed(dtype, 61, block),
+        embed(dtype, 61, wide),
+        linear(dtype, 17, block, false),
+        linear(dtype, 130, wide, false),
+        linear(dtype, 32, wide, true),
+        tied(dtype, wide),
+    ]
+}
+
 fn embed(dtype: DType, entries: u32, width: u32) -> RowSample {
     let contents = [("ids", Content::IndexOrFault(entries))];
     RowSample::new("embed", format!("{dtype} [{entries},{width}]"), &contents, move |g| {

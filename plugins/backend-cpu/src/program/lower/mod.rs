@@ -1,6 +1,7 @@
 //! Nodes to kernels.
 
 mod sequences;
+mod states;
 
 use super::memory::{Intermediate, assign};
 use super::schedule::phases;
@@ -308,8 +309,11 @@ impl<'g> Lowering<'g> {
             "table_update" => self.table_update(node),
             "kv_append" => self.kv_append(node),
             "attention" => self.attention(node),
+            "rows_store" => self.rows_store(node),
+            "rows_load" => self.rows_load(node),
             "conv_causal" => self.conv(node),
             "gated_delta_net" => self.delta(node),
+            "gated_delta_net_replay" => self.replay(node),
             "select_rows" => self.select_rows(node),
             "argmax" => {
                 let (x, ids) = (self.elements(x)?, self.output(node.outputs[0])?);
@@ -454,8 +458,8 @@ impl<'g> Lowering<'g> {
         numerics.text(kernel);
         numerics.text(&node.operation);
         for (key, value) in &node.attributes {
-            // Dimensions count rows; everything else decides bits.
-            if key != "dims" {
+            // Dimensions count rows, and what is kept for a rollback changes no row; everything else decides bits.
+            if !["dims", "mode", "planes"].contains(&key.as_str()) {
                 numerics.text(&format!("{key}={value:?}"));
             }
         }
@@ -470,13 +474,15 @@ impl<'g> Lowering<'g> {
                     operations += u64::from(rows) * value.shape.elements().unwrap_or(0);
                 }
                 ValueKind::State(StateKind::PerPosition) => numerics.text(&value.dtype.to_string()),
+                // Only written.
+                ValueKind::State(_) if node.operation == "rows_store" => {}
                 ValueKind::State(_) => bytes_read += value.bytes().unwrap_or(0),
                 _ => {}
             }
         }
-        if node.operation == "embed" {
+        if matches!(node.operation.as_str(), "embed" | "rows_load") {
             let row = self.value(node.outputs[0]).shape.row_elements() * 4;
-            (bytes_read, operations) = (row * u64::from(self.value(node.inputs[0]).shape.first()), 0);
+            (bytes_read, operations) = (row * u64::from(self.value(node.outputs[0]).shape.first()), 0);
         }
         NodePlan::Kernel {
             kernel: kernel.to_owned(),

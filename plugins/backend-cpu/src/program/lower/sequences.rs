@@ -5,7 +5,8 @@ use crate::kernels::conv::MAX_TAPS;
 use crate::kernels::kv::BLOCK;
 use crate::kernels::rope::RopePairing;
 use crate::program::{
-    AttentionWork, Cache, Check, ConvWork, DeltaWork, Kernel, Live, Rotation, RowKernel, StateLayout,
+    AttentionWork, Cache, Check, ConvWork, DeltaMode, DeltaWork, Id, Kernel, Live, Records, ReplayWork,
+    Rotation, RowKernel, StateLayout,
 };
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{Node, Value, ValueId};
@@ -103,11 +104,31 @@ impl Lowering<'_> {
     ) -> Lowered<Live> {
         let offset = self.parameter_offset(id)?;
         let live = self.live(self.value(id));
-        let check = Check::Sequences { offset, live, rows, slots, positions };
+        self.check(Check::Sequences { offset, live, rows, slots, positions });
+        Ok(live)
+    }
+
+    pub(super) fn check(&mut self, check: Check) {
         if !self.checks.contains(&check) {
             self.checks.push(check);
         }
-        Ok(live)
+    }
+
+    /// A rollback parameter whose planes are used.
+    fn planes(&mut self, id: ValueId, planes: usize) -> Lowered<Id> {
+        let (offset, live) = (self.parameter_offset(id)?, self.live(self.value(id)));
+        self.check(Check::Planes { offset, live, planes });
+        Ok(id.index())
+    }
+
+    /// Records, and a rollback parameter whose banks and keeps are used.
+    fn records(&mut self, records: ValueId, rollback: ValueId) -> Lowered<(Records, Id)> {
+        let shape = self.value(records).shape;
+        let count = shape.dims()[1] as usize;
+        let (offset, live) = (self.parameter_offset(rollback)?, self.live(self.value(rollback)));
+        self.check(Check::Records { offset, live, count });
+        let records = Records { state: records.index(), count, width: shape.last() as usize };
+        Ok((records, rollback.index()))
     }
 
     pub(super) fn attention(&mut self, node: &Node) -> Lowered<&'static str> {
@@ -156,7 +177,8 @@ impl Lowering<'_> {
             return Err(format!("a convolution of {taps} taps has no kernel; at most {MAX_TAPS}"));
         }
         let rows = self.live(value);
-        let slots = self.value(node.inputs[2]).shape.first() as usize;
+        let planes = Attributes::of(node).integer("planes") as usize;
+        let slots = self.value(node.inputs[2]).shape.first() as usize / planes;
         let work = ConvWork {
             x: self.elements(node.inputs[0])?,
             weight: self.elements(node.inputs[1])?,
@@ -164,6 +186,8 @@ impl Lowering<'_> {
             slots,
             sequences: node.inputs[3].index(),
             sequences_live: self.sequences(node.inputs[3], rows, slots, usize::MAX)?,
+            planes,
+            rollback: node.inputs.get(4).map(|&id| self.planes(id, planes)).transpose()?,
             channels: value.shape.last() as usize,
             taps,
             silu: Attributes::of(node).text("activation") == "silu",
@@ -177,7 +201,18 @@ impl Lowering<'_> {
     pub(super) fn delta(&mut self, node: &Node) -> Lowered<&'static str> {
         let (q, v) = (self.value(node.inputs[0]), self.value(node.inputs[2]));
         let rows = self.live(v);
-        let slots = self.value(node.inputs[5]).shape.first() as usize;
+        let attributes = Attributes::of(node);
+        let planes = attributes.integer("planes") as usize;
+        let slots = self.value(node.inputs[5]).shape.first() as usize / planes;
+        let mode = match attributes.text("mode") {
+            "plain" => DeltaMode::Plain,
+            "snapshots" => DeltaMode::Snapshots { planes, rollback: self.planes(node.inputs[7], planes)? },
+            "records" => {
+                let (records, rollback) = self.records(node.inputs[7], node.inputs[8])?;
+                DeltaMode::Records { records, rollback }
+            }
+            other => return Err(format!("mode `{other}` has no kernel")),
+        };
         let mut inputs = [0; 5];
         for (input, &id) in inputs.iter_mut().zip(&node.inputs) {
             *input = self.elements(id)?;
@@ -186,18 +221,48 @@ impl Lowering<'_> {
             inputs,
             state: node.inputs[5].index(),
             slots,
+            mode,
             sequences: node.inputs[6].index(),
             sequences_live: self.sequences(node.inputs[6], rows, slots, usize::MAX)?,
             key_heads: q.shape.dims()[1] as usize,
             value_heads: v.shape.dims()[1] as usize,
             key_width: q.shape.last() as usize,
             value_width: v.shape.last() as usize,
-            scale: Attributes::of(node).float("scale") as f32,
+            scale: attributes.float("scale") as f32,
             rows,
             out: self.output(node.outputs[0])?,
         };
         self.kernels.push(Kernel::Delta(work));
         Ok("gated_delta_net, sequential")
+    }
+
+    pub(super) fn replay(&mut self, node: &Node) -> Lowered<&'static str> {
+        let shape = self.value(node.inputs[0]).shape;
+        let [slots, value_heads, key_width, value_width] =
+            [0, 1, 2, 3].map(|axis| shape.dims()[axis] as usize);
+        let (records, rollback) = self.records(node.inputs[1], node.inputs[3])?;
+        // The node has no rows of its own to hold the sequences against.
+        let rows = Live { offset: None, max: usize::MAX };
+        let sequences_live = self.sequences(node.inputs[2], rows, slots, usize::MAX)?;
+        self.check(Check::NothingKept {
+            offset: self.parameter_offset(node.inputs[3])?,
+            live: sequences_live,
+            sequences: self.parameter_offset(node.inputs[2])?,
+        });
+        let work = ReplayWork {
+            state: node.inputs[0].index(),
+            slots,
+            records,
+            sequences: node.inputs[2].index(),
+            sequences_live,
+            rollback,
+            key_heads: (records.width - value_heads * (value_width + 1)) / key_width,
+            value_heads,
+            key_width,
+            value_width,
+        };
+        self.kernels.push(Kernel::Replay(work));
+        Ok("gated_delta_net_replay")
     }
 
     pub(super) fn select_rows(&mut self, node: &Node) -> Lowered<&'static str> {

@@ -1,0 +1,268 @@
+//! Parts of a family in a strategy's graph, and parts of a strategy in a family's: a graph is built anew with other
+//! nodes in the place of some.
+
+use crate::error::{EngineError, Result};
+use crate::families::Family;
+use crate::step::{ContextShape, StepInputs};
+use paceline_plugin_api::graph::{
+    Attribute, Builder, Graph, Node, StateKind, ValueId, ValueKind, fragment, ops, step,
+};
+use paceline_plugin_api::strategy::DeltaNetPorts;
+
+/// A fault of a strategy's graph.
+pub(crate) fn fault(plugin: &str, what: impl Into<String>) -> EngineError {
+    EngineError::Strategy { plugin: plugin.to_owned(), what: what.into() }
+}
+
+/// True if the family has a fragment of that name.
+pub(crate) fn has_fragment(family: &dyn Family, name: &str) -> bool {
+    match name {
+        fragment::EMBED | fragment::HEAD => true,
+        fragment::NEXTN_EMBED | fragment::NEXTN_FULL | fragment::NEXTN_KV_ONLY | fragment::NEXTN_HEAD => {
+            family.nextn().is_some()
+        }
+        fragment::NEXTN_DRAFT_HEAD => family.nextn().is_some_and(|nextn| nextn.draft_head_rows().is_some()),
+        _ => false,
+    }
+}
+
+/// Names that a strategy's state has in common with the target's graphs; all others get the plugin's name in front.
+fn is_shared(state: &str) -> bool {
+    state == step::name::BLOCKS || state.starts_with(step::name::TAP)
+}
+
+/// Copies values and nodes of one graph into a builder.
+struct Copier<'a> {
+    from: &'a Graph,
+    plugin: &'a str,
+    values: Vec<Option<ValueId>>,
+}
+
+impl<'a> Copier<'a> {
+    fn new(from: &'a Graph, plugin: &'a str) -> Self {
+        Self { from, plugin, values: vec![None; from.values().len()] }
+    }
+
+    fn set(&mut self, from: ValueId, to: ValueId) {
+        self.values[from.index()] = Some(to);
+    }
+
+    fn get(&self, id: ValueId) -> Result<ValueId> {
+        self.values
+            .get(id.index())
+            .copied()
+            .flatten()
+            .ok_or_else(|| fault(self.plugin, format!("value {id} of its graph is used before it is made")))
+    }
+
+    fn inputs(&self, node: &Node) -> Result<Vec<ValueId>> {
+        node.inputs.iter().map(|&id| self.get(id)).collect()
+    }
+
+    /// Copies a node as it is.
+    fn node(&mut self, b: &mut Builder, node: &Node) -> Result<()> {
+        let inputs = self.inputs(node)?;
+        let attributes = node.attributes.clone();
+        let made = if ops::is_known(&node.operation, node.version) {
+            b.node(&node.operation, node.version, &inputs, attributes)
+        } else {
+            let outputs: Vec<ops::Output> = node
+                .outputs
+                .iter()
+                .map(|&id| {
+                    let value = self.from.value(id);
+                    let live = value.live.map(|live| self.get(live)).transpose()?;
+                    Ok(ops::Output { dtype: value.dtype, shape: value.shape, live })
+                })
+                .collect::<Result<_>>()?;
+            b.vendor_node(&node.operation, node.version, &inputs, attributes, &outputs)
+        };
+        let made = made.map_err(|error| fault(self.plugin, error.to_string()))?;
+        self.take(node, &made)
+    }
+
+    /// What was built takes the place of the node's outputs.
+    fn take(&mut self, node: &Node, made: &[ValueId]) -> Result<()> {
+        if made.len() != node.outputs.len() {
+            return Err(fault(
+                self.plugin,
+                format!("{} makes {} values, not {}", node.operation, made.len(), node.outputs.len()),
+            ));
+        }
+        for (&from, &to) in node.outputs.iter().zip(made) {
+            self.set(from, to);
+        }
+        Ok(())
+    }
+
+    /// True if a value of the new graph is what the old one says of it.
+    fn fits(&self, b: &Builder, from: ValueId, to: ValueId) -> bool {
+        let value = self.from.value(from);
+        b.dims(to) == value.shape.dims() && b.dtype(to) == value.dtype
+    }
+}
+
+/// Builds a strategy's graph with the family's parts in the place of its fragments.
+///
+/// # Errors
+/// A graph that does not hold to the names and shapes that the host expects.
+pub(crate) fn inline_family(
+    graph: &Graph,
+    family: &dyn Family,
+    context: &ContextShape,
+    plugin: &str,
+) -> Result<Graph> {
+    graph.validate().map_err(|error| fault(plugin, error.to_string()))?;
+    let mut b = Builder::new();
+    let mut copier = Copier::new(graph, plugin);
+    for (index, value) in graph.values().iter().enumerate() {
+        let from = ValueId(index as u32);
+        let dims = value.shape.dims();
+        let to = match value.kind {
+            ValueKind::Node => continue,
+            ValueKind::Weight => b.weight(&value.name, value.dtype, dims),
+            ValueKind::State(kind) => {
+                check_state(plugin, &value.name, kind, dims, context)?;
+                let own = format!("{plugin}/{}", value.name);
+                let name = if is_shared(&value.name) { &value.name } else { &own };
+                b.state(name, kind, value.dtype, dims)
+            }
+            ValueKind::Parameter { .. } => {
+                let live = value.live.map(|live| copier.get(live)).transpose()?;
+                b.parameter(&value.name, value.dtype, dims, live)
+            }
+        };
+        copier.set(from, to);
+    }
+    for node in graph.nodes() {
+        if node.operation == fragment::OPERATION {
+            let made = expand(&mut b, &copier, node, family, context)?;
+            for (&from, &to) in node.outputs.iter().zip(&made) {
+                if !copier.fits(&b, from, to) {
+                    return Err(fault(plugin, format!("a fragment makes {:?}", b.dims(to))));
+                }
+            }
+            copier.take(node, &made)?;
+        } else {
+            copier.node(&mut b, node)?;
+        }
+    }
+    for result in graph.results() {
+        b.result(&result.name, copier.get(result.value)?);
+    }
+    let built = b.finish();
+    let offsets = |graph: &Graph| graph.results().iter().map(|r| r.offset).collect::<Vec<_>>();
+    if offsets(&built) != offsets(graph) {
+        return Err(fault(plugin, "the results of its graph are not packed in order, 16 bytes aligned"));
+    }
+    Ok(built)
+}
+
+fn check_state(plugin: &str, state: &str, kind: StateKind, dims: &[u32], context: &ContextShape) -> Result<()> {
+    let expected = match state {
+        step::name::BLOCKS | step::name::RING_BLOCKS => vec![context.sequences, context.blocks_per_sequence],
+        _ => return Ok(()),
+    };
+    if kind != StateKind::Table || dims != expected {
+        return Err(fault(plugin, format!("its state `{state}` must be a table of {expected:?}")));
+    }
+    Ok(())
+}
+
+/// The family's nodes for a fragment.
+fn expand(
+    b: &mut Builder,
+    copier: &Copier<'_>,
+    node: &Node,
+    family: &dyn Family,
+    context: &ContextShape,
+) -> Result<Vec<ValueId>> {
+    let plugin = copier.plugin;
+    let Some(Attribute::Text(name)) = node.attribute("name") else {
+        return Err(fault(plugin, "a fragment of its graph has no name"));
+    };
+    let inputs = copier.inputs(node)?;
+    let missing = || fault(plugin, format!("the model has no fragment `{name}`"));
+    let count = || fault(plugin, format!("fragment `{name}` does not take {} inputs", inputs.len()));
+    let one = || inputs.first().copied().filter(|_| inputs.len() == 1).ok_or_else(count);
+    let nextn = || family.nextn().ok_or_else(missing);
+    let rows = |b: &Builder| -> Result<(ValueId, ValueId, StepInputs)> {
+        let &[embedded, hidden, positions, cells, sequences, table] = inputs.as_slice() else {
+            return Err(count());
+        };
+        let hidden_width = family.shape().hidden;
+        let rows = b.dims(hidden).first().copied().unwrap_or(0);
+        if [embedded, hidden].iter().any(|&x| b.dims(x) != [rows, hidden_width]) {
+            return Err(fault(plugin, format!("fragment `{name}` takes rows of {hidden_width}")));
+        }
+        let step = StepInputs::of_fragment(context, rows, [positions, cells, sequences, table]);
+        Ok((embedded, hidden, step))
+    };
+    Ok(match name.as_str() {
+        fragment::EMBED => vec![family.embed(b, one()?).0],
+        fragment::HEAD => vec![family.head(b, one()?)],
+        fragment::NEXTN_EMBED => vec![nextn()?.embed(b, one()?).0],
+        fragment::NEXTN_HEAD => vec![nextn()?.head(b, one()?)],
+        fragment::NEXTN_DRAFT_HEAD => vec![nextn()?.draft_head(b, one()?).ok_or_else(missing)?],
+        fragment::NEXTN_FULL => {
+            let (embedded, hidden, step) = rows(b)?;
+            vec![nextn()?.full(b, &step, embedded, hidden)]
+        }
+        fragment::NEXTN_KV_ONLY => {
+            let (embedded, hidden, step) = rows(b)?;
+            nextn()?.kv_only(b, &step, embedded, hidden);
+            Vec::new()
+        }
+        _ => return Err(missing()),
+    })
+}
+
+/// Builds the part of a Gated DeltaNet layer that a rollback strategy provides into a target's graph.
+///
+/// # Errors
+/// Ports that are missing, parameters that are none of the ports, an output of another shape.
+pub(crate) fn inline_delta_net(
+    b: &mut Builder,
+    fragment: &Graph,
+    plugin: &str,
+    layer: u32,
+    ports: &DeltaNetPorts,
+) -> Result<ValueId> {
+    fragment.validate().map_err(|error| fault(plugin, error.to_string()))?;
+    let mut copier = Copier::new(fragment, plugin);
+    let names = ["q", "k", "v", "g", "beta", step::name::SEQUENCES, step::name::ROLLBACK];
+    let [q, k, v, g, beta] = ports.inputs;
+    let given = [q, k, v, g, beta, ports.sequences, ports.rollback];
+    for (index, value) in fragment.values().iter().enumerate() {
+        let from = ValueId(index as u32);
+        let to = match value.kind {
+            ValueKind::Node => continue,
+            ValueKind::Weight => {
+                return Err(fault(plugin, format!("its fragment has a weight, `{}`", value.name)));
+            }
+            ValueKind::State(kind) => {
+                let name = format!("blk.{layer}.{plugin}/{}", value.name);
+                b.state(&name, kind, value.dtype, value.shape.dims())
+            }
+            // Counts of live rows are those of the ports.
+            ValueKind::Parameter { .. } if value.name.ends_with("_count") => continue,
+            ValueKind::Parameter { .. } => {
+                let port = names.iter().position(|name| *name == value.name);
+                let to = port.map(|port| given[port]).filter(|&to| copier.fits(b, from, to));
+                to.ok_or_else(|| {
+                    fault(plugin, format!("its fragment takes `{}` {}, which the layer lacks", value.name, value.shape))
+                })?
+            }
+        };
+        copier.set(from, to);
+    }
+    for node in fragment.nodes() {
+        copier.node(b, node)?;
+    }
+    let out = fragment.result("o").ok_or_else(|| fault(plugin, "its fragment has no result `o`"))?;
+    let out = copier.get(out.value)?;
+    if b.dims(out) != b.dims(v) {
+        return Err(fault(plugin, format!("its fragment makes {:?} from values of {:?}", b.dims(out), b.dims(v))));
+    }
+    Ok(out)
+}

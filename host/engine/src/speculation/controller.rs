@@ -1,0 +1,374 @@
+//! How long a draft should be, and whether to draft at all: by what rounds were worth so far.
+//!
+//! The value of a round is the number of tokens that it is expected to emit, for the time that it is expected to
+//! take: (1 + expected accepted) / (draft + verify). Without a draft it is 1 / verify of one row. Acceptance is learned
+//! by position, times by length, as moving averages; what was not measured yet follows from its nearest neighbours.
+
+use crate::strategies::MOST_VERIFIED;
+
+/// Lengths of drafts, from 0.
+const LENGTHS: usize = MOST_VERIFIED as usize + 1;
+/// Weight of a new measurement in an average.
+const NEW_PART: f64 = 0.15;
+/// A time that is longer than this many averages is cut: something else ran on the machine.
+const LONGEST_OUTLIER: f64 = 3.0;
+/// Acceptance at a position that nothing is known of.
+const FIRST_GUESS: f64 = 0.75;
+/// What a further row adds to the time of a verification, before it was measured.
+const FIRST_ROW_COST: f64 = 0.12;
+/// What a drafted token costs, in verifications of one row, before it was measured.
+const FIRST_DRAFT_COST: f64 = 0.3;
+/// Drafting must be this much better than no drafting.
+const MARGIN: f64 = 1.02;
+/// Rounds without a draft after which one is tried; doubles while drafting does not pay.
+const FIRST_PROBE: u32 = 32;
+const LAST_PROBE: u32 = 1024;
+/// Rounds after which one without a draft is timed again.
+const BASELINE_EVERY: u32 = 128;
+/// Longest draft of a probe.
+const PROBE_LENGTH: usize = 3;
+
+/// A moving average.
+#[derive(Clone, Copy, Debug, Default)]
+struct Average {
+    value: f64,
+    samples: u32,
+}
+
+impl Average {
+    fn add(&mut self, sample: f64) {
+        self.samples += 1;
+        // The first samples count equally.
+        let part = NEW_PART.max(1.0 / f64::from(self.samples));
+        self.value += (sample - self.value) * part;
+    }
+
+    fn add_time(&mut self, sample: f64) {
+        let longest = if self.samples > 0 { self.value * LONGEST_OUTLIER } else { f64::INFINITY };
+        self.add(sample.min(longest));
+    }
+
+    fn known(&self) -> Option<f64> {
+        (self.samples > 0).then_some(self.value)
+    }
+}
+
+/// Times by length; lengths that were not measured follow from those that were.
+#[derive(Clone, Debug)]
+struct Times {
+    by_length: [Average; LENGTHS],
+}
+
+impl Times {
+    fn new() -> Self {
+        Self { by_length: [Average::default(); LENGTHS] }
+    }
+
+    /// The time at `length`: measured, or on the line through the nearest measured lengths; `slope` is what a unit
+    /// of length adds where only one is measured, as a part of the time there.
+    fn at(&self, length: usize, slope: f64) -> Option<f64> {
+        if let Some(known) = self.by_length[length].known() {
+            return Some(known);
+        }
+        let below = (0..length).rev().find_map(|l| self.by_length[l].known().map(|t| (l, t)));
+        let above = (length + 1..LENGTHS).find_map(|l| self.by_length[l].known().map(|t| (l, t)));
+        match (below, above) {
+            (Some((l, t)), Some((m, u))) => Some(t + (u - t) * (length - l) as f64 / (m - l) as f64),
+            (Some((l, t)), None) => Some(t * (1.0 + slope * length as f64) / (1.0 + slope * l as f64)),
+            (None, Some((m, u))) => Some(u * (1.0 + slope * length as f64) / (1.0 + slope * m as f64)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// What is known of one drafter.
+#[derive(Clone, Debug)]
+struct Drafter {
+    /// Acceptance of the token at a position, given that those before were accepted.
+    acceptance: [Average; LENGTHS],
+    times: Times,
+    free: bool,
+    most: usize,
+    fixed: bool,
+}
+
+/// What to do in a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Choice {
+    /// Length of the draft; 0 for none.
+    pub length: usize,
+    /// Expected tokens per second; 0 while no time is known.
+    pub value: f64,
+}
+
+/// What is learned about the rounds of a context.
+#[derive(Clone, Debug)]
+pub(crate) struct Controller {
+    enabled: bool,
+    verify: Times,
+    drafters: Vec<Drafter>,
+    /// Rounds since drafting was found not to pay.
+    off: Option<u32>,
+    next_probe: u32,
+    since_baseline: u32,
+    rounds: u64,
+}
+
+impl Controller {
+    pub fn new(enabled: bool) -> Self {
+        Self {
+            enabled,
+            verify: Times::new(),
+            drafters: Vec::new(),
+            off: None,
+            next_probe: FIRST_PROBE,
+            since_baseline: 0,
+            rounds: 0,
+        }
+    }
+
+    /// Adds a drafter that drafts at most `most` tokens; `fixed` if their number is not to be adapted.
+    pub fn add_drafter(&mut self, most: usize, free: bool, fixed: bool) {
+        self.drafters.push(Drafter {
+            acceptance: [Average::default(); LENGTHS],
+            times: Times::new(),
+            free,
+            most,
+            fixed,
+        });
+    }
+
+    /// A new text begins: what was accepted in the last one says little of it.
+    pub fn new_text(&mut self) {
+        for drafter in &mut self.drafters {
+            for position in &mut drafter.acceptance {
+                position.samples = position.samples.min(2);
+            }
+        }
+        self.off = None;
+        self.next_probe = FIRST_PROBE;
+    }
+
+    /// Begins a round: false if no drafter is to be asked.
+    pub fn wants_draft(&mut self) -> bool {
+        if !self.enabled {
+            return true;
+        }
+        self.rounds += 1;
+        self.since_baseline += 1;
+        let measured = self.verify.by_length[0].samples;
+        // The time of a round without a draft is needed to judge the others.
+        if (measured == 0 && self.rounds == 2) || self.since_baseline >= BASELINE_EVERY {
+            self.since_baseline = 0;
+            return false;
+        }
+        match &mut self.off {
+            None => true,
+            Some(rounds) => {
+                *rounds += 1;
+                *rounds >= self.next_probe
+            }
+        }
+    }
+
+    /// The best length of a draft of `drafter`, at most `most`, by its value.
+    pub fn length(&self, drafter: usize, most: usize) -> Choice {
+        let Some(d) = self.drafters.get(drafter) else { return Choice { length: 0, value: 0.0 } };
+        let most = most.min(d.most).min(LENGTHS - 1);
+        if !self.enabled || d.fixed || most == 0 {
+            return Choice { length: most, value: self.value(drafter, most) };
+        }
+        // A probe must not cost much.
+        let most = if self.off.is_some() { most.min(PROBE_LENGTH) } else { most };
+        let choices = (1..=most).map(|length| Choice { length, value: self.value(drafter, length) });
+        choices.fold(Choice { length: most.min(4), value: 0.0 }, |best, choice| {
+            if choice.value > best.value { choice } else { best }
+        })
+    }
+
+    /// Expected tokens per second of a round with a draft of `length` tokens; 0 while no time is known.
+    pub fn value(&self, drafter: usize, length: usize) -> f64 {
+        let (Some(d), Some(verify)) =
+            (self.drafters.get(drafter), self.verify.at(length.min(LENGTHS - 1), FIRST_ROW_COST))
+        else {
+            return 0.0;
+        };
+        let one = self.verify.at(0, FIRST_ROW_COST).unwrap_or(verify);
+        let draft = match d.times.at(length.min(LENGTHS - 1), 1.0) {
+            Some(time) => time,
+            None if d.free => 0.0,
+            None => one * FIRST_DRAFT_COST * length as f64,
+        };
+        (1.0 + d.expected(length)) / (verify + draft)
+    }
+
+    /// Tokens per second without drafts; 0 while no time is known.
+    pub fn plain_value(&self) -> f64 {
+        self.verify.at(0, FIRST_ROW_COST).map_or(0.0, |time| 1.0 / time)
+    }
+
+    /// True if a draft of this value is worth verifying.
+    pub fn pays(&self, value: f64) -> bool {
+        !self.enabled || self.off.is_some() || value == 0.0 || value >= self.plain_value() * MARGIN
+    }
+
+    /// Time that a drafter took for a draft of `length` tokens.
+    pub fn drafted(&mut self, drafter: usize, length: usize, seconds: f64) {
+        if let Some(d) = self.drafters.get_mut(drafter) {
+            d.times.by_length[length.min(LENGTHS - 1)].add_time(seconds);
+        }
+    }
+
+    /// Time of a verification of `drafts` drafted tokens of one sequence.
+    pub fn verified(&mut self, drafts: usize, seconds: f64) {
+        if drafts == 0 {
+            self.since_baseline = 0;
+        }
+        self.verify.by_length[drafts.min(LENGTHS - 1)].add_time(seconds);
+    }
+
+    /// What was accepted of a draft, and whether drafting pays now.
+    pub fn accepted(&mut self, drafter: usize, verified: usize, accepted: usize) {
+        if let Some(d) = self.drafters.get_mut(drafter) {
+            for position in 1..=verified.min(accepted + 1).min(LENGTHS - 1) {
+                d.acceptance[position].add(if position <= accepted { 1.0 } else { 0.0 });
+            }
+        }
+        if !self.enabled {
+            return;
+        }
+        let best = (0..self.drafters.len())
+            .map(|drafter| self.best_value(drafter))
+            .fold(0.0, f64::max);
+        let pays = best == 0.0 || best >= self.plain_value() * MARGIN;
+        match (pays, self.off.is_some()) {
+            (true, true) => {
+                self.off = None;
+                self.next_probe = FIRST_PROBE;
+            }
+            (false, true) => {
+                self.off = Some(0);
+                self.next_probe = (self.next_probe * 2).min(LAST_PROBE);
+            }
+            (false, false) if self.verify.by_length[0].samples > 0 => self.off = Some(0),
+            _ => {}
+        }
+    }
+
+    /// A round without a draft although one was wanted.
+    pub fn nothing_drafted(&mut self) {
+        if let Some(rounds) = &mut self.off {
+            *rounds = 0;
+        }
+    }
+
+    fn best_value(&self, drafter: usize) -> f64 {
+        let most = self.drafters[drafter].most.min(LENGTHS - 1);
+        (1..=most).map(|length| self.value(drafter, length)).fold(0.0, f64::max)
+    }
+
+    /// True while drafting is switched off.
+    pub fn is_off(&self) -> bool {
+        self.off.is_some()
+    }
+
+    /// Seconds of a verification of `drafts` drafted tokens, if that was measured.
+    pub fn verify_seconds(&self, drafts: usize) -> Option<f64> {
+        self.verify.by_length.get(drafts)?.known()
+    }
+}
+
+impl Drafter {
+    /// Expected number of accepted tokens of a draft of `length`.
+    fn expected(&self, length: usize) -> f64 {
+        let mut last = FIRST_GUESS;
+        let mut reached = 1.0;
+        let mut expected = 0.0;
+        for position in 1..=length {
+            // Behind the last position that is known, acceptance goes on as there.
+            if let Some(known) = self.acceptance.get(position).and_then(Average::known) {
+                last = known;
+            }
+            reached *= last;
+            expected += reached;
+        }
+        expected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays rounds with a drafter whose tokens are accepted with probability `accept`; times in units of a plain
+    /// step. Returns tokens per plain step, and whether drafting ended switched off.
+    fn play(accept: f64, draft_cost: f64, row_cost: f64, rounds: usize) -> (f64, bool) {
+        let mut controller = Controller::new(true);
+        controller.add_drafter(8, false, false);
+        let mut random = 0x2545_F491_4F6C_DD1Du64;
+        let mut uniform = move || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let (mut tokens, mut time) = (0.0, 0.0);
+        for _ in 0..rounds {
+            let length = if controller.wants_draft() { controller.length(0, 15).length } else { 0 };
+            let draft = draft_cost * length as f64;
+            let verify = 1.0 + row_cost * length as f64;
+            let accepted = (0..length).take_while(|_| uniform() < accept).count();
+            time += draft + verify;
+            tokens += 1.0 + accepted as f64;
+            controller.verified(length, verify);
+            if length > 0 {
+                controller.drafted(0, length, draft);
+                controller.accepted(0, length, accepted);
+            }
+        }
+        (tokens / time, controller.is_off())
+    }
+
+    #[test]
+    fn a_good_drafter_is_used_near_its_best_length() {
+        let (gain, off) = play(0.9, 0.2, 0.05, 600);
+        // The best fixed length is 7: 5.70 tokens in 2.75 steps.
+        assert!(!off && gain > 1.9, "{gain}");
+    }
+
+    #[test]
+    fn a_useless_drafter_costs_little() {
+        for accept in [0.0, 0.2] {
+            let (gain, off) = play(accept, 0.3, 0.15, 600);
+            assert!(off && gain > 0.97, "{accept}: {gain}");
+        }
+    }
+
+    #[test]
+    fn a_drafter_that_turns_good_is_found_again() {
+        let mut controller = Controller::new(true);
+        controller.add_drafter(4, false, false);
+        let mut round = |good: bool| {
+            let length = if controller.wants_draft() { controller.length(0, 15).length } else { 0 };
+            controller.verified(length, 1.0 + 0.1 * length as f64);
+            if length > 0 {
+                controller.drafted(0, length, 0.2 * length as f64);
+                controller.accepted(0, length, if good { length } else { 0 });
+            }
+            controller.is_off()
+        };
+        assert!((0..100).any(|_| round(false)));
+        assert!((0..2000).any(|_| !round(true)));
+    }
+
+    #[test]
+    fn a_fixed_length_is_kept() {
+        let mut controller = Controller::new(true);
+        controller.add_drafter(6, false, true);
+        for _ in 0..50 {
+            controller.accepted(0, 6, 0);
+        }
+        assert_eq!(controller.length(0, 15).length, 6);
+        assert_eq!(controller.length(0, 3).length, 3);
+    }
+}

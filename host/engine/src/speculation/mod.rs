@@ -1,0 +1,501 @@
+//! Guessing ahead: drafters propose, the target verifies, what agrees is kept.
+//!
+//! A round of a sequence has the anchor, the last token of the text, and drafted tokens behind it. All are processed
+//! in one run of the target; its own tokens at these rows are the text, and a drafted token is accepted if the target
+//! says the same. The rows behind the first that does not agree are taken back. A round without a draft goes the same
+//! way. So a drafter can change the time that a text takes, and nothing else.
+
+mod controller;
+mod report;
+mod round;
+
+pub use report::{DrafterReport, SpeculationReport, TimeSplit};
+pub(crate) use round::{RoundIo, Running, choose, round};
+
+use crate::context::{Context, RunCounts};
+use crate::engine::SequenceId;
+use crate::strategies::{Acceptance, Drafter, RunSession, Select, StrategyOptions};
+use controller::Controller;
+use paceline_gguf::Gguf;
+use paceline_plugin_api::strategy::{Outcome, Request, draft_cost, draft_kind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest draft that is asked for at once; it is verified in windows.
+const LONGEST_DRAFT: usize = 1024;
+/// A drafter whose guesses were not tokens this often is not asked any more.
+const MOST_QUARANTINED: u64 = 32;
+
+/// A drafter in use.
+struct Active {
+    drafter: Drafter,
+    report: DrafterReport,
+}
+
+impl Active {
+    fn is_free(&self) -> bool {
+        self.drafter.client.info().cost == draft_cost::FREE
+    }
+
+    fn disable(&mut self, reason: String) {
+        tracing::warn!("strategy `{}` is not used any more: {reason}", self.report.plugin);
+        self.report.disabled = Some(reason);
+    }
+}
+
+/// A draft that is being verified.
+#[derive(Debug, Default)]
+struct Pending {
+    drafter: usize,
+    tokens: Vec<u32>,
+    /// Tokens of it that were accepted in earlier windows.
+    accepted: usize,
+    /// Tokens of the window in verification.
+    window: usize,
+    wanted: usize,
+}
+
+/// What is kept of one sequence.
+#[derive(Debug, Default)]
+struct Sequence {
+    pending: Pending,
+    /// The rows of the round: anchor, then the window of the draft.
+    rows: Vec<u32>,
+    /// Tokens that were kept but that drafters were not told of, the first at this position.
+    unobserved_from: usize,
+    unobserved: Vec<u32>,
+}
+
+/// The drafters of a context, and what is known of their worth.
+pub(crate) struct Speculation {
+    drafters: Vec<Active>,
+    draft_file: Option<Arc<Gguf>>,
+    acceptance: Acceptance,
+    select: Select,
+    controller: Controller,
+    sequences: Vec<Sequence>,
+    report: SpeculationReport,
+    tokens: Vec<u32>,
+    confidence: Vec<f32>,
+    /// Distributions of the draft in `tokens`, where a drafter gives them and they are wanted.
+    distributions: Vec<f32>,
+    vocabulary: usize,
+}
+
+impl Speculation {
+    pub fn new(context: &Context, drafters: Vec<Drafter>, options: &StrategyOptions) -> Self {
+        let mut controller = Controller::new(options.controller);
+        let vocabulary = context.model.shape().vocabulary as usize;
+        let mut longest = 0;
+        let mut with_distributions = 0;
+        for drafter in &drafters {
+            let info = drafter.client.info();
+            let most = (info.most as usize).min(LONGEST_DRAFT);
+            controller.add_drafter(most, info.cost == draft_cost::FREE, info.fixed);
+            longest = longest.max(most);
+            if info.kind == draft_kind::DISTRIBUTION && options.acceptance == Acceptance::Reject {
+                with_distributions = context.shape.rollback_depth as usize;
+            }
+        }
+        let most_rows = context.options.microbatch as usize;
+        let sequence = || Sequence {
+            pending: Pending { tokens: Vec::with_capacity(longest), ..Pending::default() },
+            rows: Vec::with_capacity(context.shape.planes() as usize),
+            unobserved_from: 0,
+            unobserved: Vec::with_capacity(if drafters.is_empty() { 0 } else { most_rows }),
+        };
+        Self {
+            sequences: (0..context.shape.sequences).map(|_| sequence()).collect(),
+            drafters: drafters
+                .into_iter()
+                .map(|drafter| Active { report: DrafterReport::new(drafter.client.plugin()), drafter })
+                .collect(),
+            draft_file: options.draft.clone(),
+            acceptance: options.acceptance,
+            select: options.select,
+            controller,
+            report: SpeculationReport::default(),
+            tokens: vec![0; longest],
+            confidence: vec![0.0; longest],
+            distributions: vec![0.0; with_distributions * vocabulary],
+            vocabulary,
+        }
+    }
+
+    /// True if there is a drafter.
+    fn is_active(&self) -> bool {
+        self.drafters.iter().any(|d| d.report.disabled.is_none())
+    }
+
+    /// A sequence begins, empty.
+    pub fn begin(&mut self, id: SequenceId) {
+        let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
+        sequence.pending.tokens.clear();
+        sequence.rows.clear();
+        sequence.unobserved.clear();
+        for active in self.drafters.iter_mut().filter(|d| d.report.disabled.is_none()) {
+            if let Err(error) = active.drafter.client.begin(id.0) {
+                active.disable(error.to_string());
+            }
+        }
+    }
+
+    /// A new text begins in the context.
+    pub fn new_text(&mut self) {
+        self.controller.new_text();
+    }
+
+    /// The target has processed tokens at `position`, outside of a round, and they are kept for now.
+    pub fn processed(&mut self, id: SequenceId, position: usize, tokens: &[u32]) {
+        if !self.is_active() {
+            return;
+        }
+        let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
+        // What was drafted followed another text.
+        sequence.pending.tokens.clear();
+        sequence.pending.accepted = 0;
+        sequence.unobserved_from = position;
+        sequence.unobserved.extend_from_slice(tokens);
+    }
+
+    /// A run was refused or failed: nothing was processed.
+    pub fn not_processed(&mut self, id: SequenceId) {
+        if let Some(sequence) = self.sequences.get_mut(id.0 as usize) {
+            sequence.unobserved.clear();
+        }
+    }
+
+    /// The first `count` rows of a sequence's round, at `position`, are kept.
+    fn keep_rows(&mut self, id: SequenceId, position: usize, count: usize) {
+        if !self.is_active() {
+            return;
+        }
+        let sequence = &mut self.sequences[id.0 as usize];
+        sequence.unobserved_from = position;
+        sequence.unobserved.extend_from_slice(&sequence.rows[..count]);
+    }
+
+    /// The last `rows` positions were taken back; `length` remain.
+    pub fn taken_back(&mut self, id: SequenceId, rows: usize, length: usize) {
+        let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
+        let kept = sequence.unobserved.len().saturating_sub(rows);
+        sequence.unobserved.truncate(kept);
+        sequence.pending.tokens.clear();
+        sequence.pending.accepted = 0;
+        for active in self.drafters.iter_mut().filter(|d| d.report.disabled.is_none()) {
+            if let Err(error) = active.drafter.client.truncate(id.0, length as u32) {
+                active.disable(error.to_string());
+            }
+        }
+    }
+
+    /// Tells drafters what was kept since they were told last.
+    pub fn catch_up(&mut self, context: &mut Context) {
+        for slot in 0..self.sequences.len() {
+            let sequence = &mut self.sequences[slot];
+            if sequence.unobserved.is_empty() {
+                continue;
+            }
+            for active in self.drafters.iter_mut().filter(|d| d.report.disabled.is_none()) {
+                let mut session = RunSession {
+                    context,
+                    draft: self.draft_file.as_deref(),
+                    programs: active.drafter.programs.clone(),
+                };
+                let position = sequence.unobserved_from as u32;
+                let told =
+                    active.drafter.client.observe(&mut session, slot as u32, position, &sequence.unobserved);
+                if let Err(error) = told {
+                    active.disable(error.to_string());
+                }
+            }
+            sequence.unobserved.clear();
+        }
+    }
+
+    /// Prepares the rows of a sequence for a round: the anchor, and at most `most` drafted tokens; drafts may go on to
+    /// `most_in_all` tokens in later rounds.
+    fn prepare(
+        &mut self,
+        context: &mut Context,
+        id: SequenceId,
+        anchor: u32,
+        most: usize,
+        most_in_all: usize,
+        drafting: bool,
+    ) {
+        let slot = id.0 as usize;
+        if self.sequences[slot].pending.tokens.len() <= self.sequences[slot].pending.accepted {
+            self.sequences[slot].pending.tokens.clear();
+            if drafting && most > 0 {
+                self.draft(context, id, anchor, most, most_in_all);
+            }
+        }
+        let pending = &self.sequences[slot].pending;
+        let left = pending.tokens.len() - pending.accepted.min(pending.tokens.len());
+        let window = if left == 0 { 0 } else { self.window(pending.drafter, left.min(most)) };
+        let sequence = &mut self.sequences[slot];
+        let pending = &mut sequence.pending;
+        pending.window = window;
+        sequence.rows.clear();
+        sequence.rows.push(anchor);
+        sequence.rows.extend_from_slice(&pending.tokens[pending.accepted..pending.accepted + window]);
+    }
+
+    /// How many of `left` drafted tokens are verified in one run.
+    fn window(&self, drafter: usize, left: usize) -> usize {
+        if self.drafters.get(drafter).is_some_and(Active::is_free) {
+            self.controller.length(drafter, left).length.min(left)
+        } else {
+            left
+        }
+    }
+
+    /// Asks the drafters.
+    fn draft(
+        &mut self,
+        context: &mut Context,
+        id: SequenceId,
+        anchor: u32,
+        most: usize,
+        most_in_all: usize,
+    ) {
+        let mut best: Option<(usize, f64)> = None;
+        let by_order = self.select == Select::Order;
+        for index in 0..self.drafters.len() {
+            if by_order && best.is_some() {
+                break;
+            }
+            if !by_order && !self.drafters[index].is_free() {
+                continue;
+            }
+            let wanted = if self.drafters[index].is_free() {
+                most_in_all
+            } else {
+                self.controller.length(index, most).length
+            };
+            let count = self.ask(context, index, id, anchor, wanted);
+            if count == 0 {
+                continue;
+            }
+            let value = self.controller.length(index, count.min(most)).value;
+            if best.is_none_or(|(_, known)| value > known) {
+                best = Some((index, value));
+                self.keep(id, index, count, wanted);
+            }
+        }
+        if !by_order {
+            self.draft_on_device(context, id, anchor, most, best);
+        }
+        let slot = id.0 as usize;
+        let pending = &mut self.sequences[slot].pending;
+        if pending.tokens.is_empty() {
+            self.controller.nothing_drafted();
+        }
+    }
+
+    /// Asks the best of the drafters that run programs, if it is expected to be better than what there is.
+    fn draft_on_device(
+        &mut self,
+        context: &mut Context,
+        id: SequenceId,
+        anchor: u32,
+        most: usize,
+        free: Option<(usize, f64)>,
+    ) {
+        let mut best: Option<(usize, usize, f64)> = None;
+        for index in 0..self.drafters.len() {
+            let active = &self.drafters[index];
+            if active.is_free() || active.report.disabled.is_some() {
+                continue;
+            }
+            let choice = self.controller.length(index, most);
+            if best.is_none_or(|(_, _, known)| choice.value > known) {
+                best = Some((index, choice.length, choice.value));
+            }
+        }
+        let slot = id.0 as usize;
+        let free_value = free.map_or(f64::NEG_INFINITY, |(_, value)| value);
+        match best {
+            Some((index, length, value)) if value > free_value && length > 0 => {
+                if self.controller.pays(value) {
+                    let count = self.ask(context, index, id, anchor, length);
+                    if count > 0 {
+                        self.keep(id, index, count, length);
+                    }
+                } else if free.is_none() {
+                    self.sequences[slot].pending.tokens.clear();
+                }
+            }
+            _ => {
+                if free.is_some() && !self.controller.pays(free_value) {
+                    self.sequences[slot].pending.tokens.clear();
+                }
+            }
+        }
+    }
+
+    /// Asks one drafter; gives how many tokens are in the buffer.
+    fn ask(
+        &mut self,
+        context: &mut Context,
+        index: usize,
+        id: SequenceId,
+        anchor: u32,
+        wanted: usize,
+    ) -> usize {
+        let active = &mut self.drafters[index];
+        let info = active.drafter.client.info();
+        let wanted = wanted.min(info.most as usize).min(self.tokens.len());
+        if wanted == 0 || active.report.disabled.is_some() {
+            return 0;
+        }
+        let request = Request {
+            sequence: id.0,
+            frontier: context.length(id) as u32,
+            anchor,
+            most: wanted as u32,
+        };
+        let before = context.counts;
+        let start = Instant::now();
+        let mut session = RunSession {
+            context,
+            draft: self.draft_file.as_deref(),
+            programs: active.drafter.programs.clone(),
+        };
+        let rows = wanted * self.vocabulary;
+        let with_distribution = info.kind == draft_kind::DISTRIBUTION && rows <= self.distributions.len();
+        let distributions = with_distribution.then(|| &mut self.distributions[..rows]);
+        let given = active.drafter.client.propose(
+            &mut session,
+            request,
+            &mut self.tokens,
+            &mut self.confidence,
+            distributions,
+        );
+        let elapsed = start.elapsed();
+        self.report.strategy_runs = sum(self.report.strategy_runs, context.counts, before);
+        let count = match given {
+            Ok(count) => count,
+            Err(error) => {
+                active.disable(error.to_string());
+                return 0;
+            }
+        };
+        let is_sound = self.tokens[..count].iter().all(|&id| (id as usize) < self.vocabulary)
+            && self.confidence[..count].iter().all(|c| !c.is_infinite())
+            && (!with_distribution
+                || self.distributions[..count * self.vocabulary].iter().all(|p| p.is_finite() && *p >= 0.0));
+        if !is_sound {
+            active.report.quarantined += 1;
+            if active.report.quarantined >= MOST_QUARANTINED {
+                active.disable(format!("{MOST_QUARANTINED} of its drafts held no tokens of the vocabulary"));
+            }
+            return 0;
+        }
+        if count > 0 {
+            active.report.drafts += 1;
+            active.report.drafted += count as u64;
+            self.controller.drafted(index, count, elapsed.as_secs_f64());
+        }
+        count
+    }
+
+    /// The tokens in the buffer are the draft of the round.
+    fn keep(&mut self, id: SequenceId, drafter: usize, count: usize, wanted: usize) {
+        let pending = &mut self.sequences[id.0 as usize].pending;
+        pending.tokens.clear();
+        pending.tokens.extend_from_slice(&self.tokens[..count]);
+        (pending.drafter, pending.accepted, pending.wanted) = (drafter, 0, wanted);
+    }
+
+    /// The distribution that a drafted token of the round was drawn from, if it is to be accepted by it.
+    fn distribution(&self, id: SequenceId, position: usize) -> Option<&[f32]> {
+        let pending = &self.sequences[id.0 as usize].pending;
+        let kind = self.drafters.get(pending.drafter)?.drafter.client.info().kind;
+        if self.acceptance != Acceptance::Reject || kind != draft_kind::DISTRIBUTION {
+            return None;
+        }
+        let row = pending.accepted + position;
+        self.distributions.get(row * self.vocabulary..(row + 1) * self.vocabulary)
+    }
+
+    /// What became of a sequence's round: `accepted` tokens of the window.
+    fn settle(&mut self, id: SequenceId, accepted: usize) {
+        let pending = &mut self.sequences[id.0 as usize].pending;
+        let window = pending.window;
+        if window == 0 {
+            return;
+        }
+        pending.accepted += accepted;
+        let goes_on = accepted == window && pending.accepted < pending.tokens.len();
+        let (drafter, total, all) = (pending.drafter, pending.accepted, pending.tokens.len());
+        let (wanted, verified) = (pending.wanted, pending.accepted + window - accepted);
+        if !goes_on {
+            pending.tokens.clear();
+            pending.accepted = 0;
+        }
+        if let Some(active) = self.drafters.get_mut(drafter) {
+            active.report.add(window, accepted);
+        }
+        self.controller.accepted(drafter, window, accepted);
+        if goes_on {
+            return;
+        }
+        for (index, active) in self.drafters.iter_mut().enumerate() {
+            if active.report.disabled.is_some() {
+                continue;
+            }
+            let mine = index == drafter;
+            let number = |value: usize| if mine { value as u32 } else { 0 };
+            let outcome = Outcome {
+                sequence: id.0,
+                verified: number(verified),
+                accepted: number(total),
+                drafted: number(all),
+                wanted: number(wanted),
+            };
+            if let Err(error) = active.drafter.client.resolve(outcome) {
+                active.disable(error.to_string());
+            }
+        }
+    }
+
+    /// What happened since [`Speculation::clear_report`].
+    pub fn report(&self) -> SpeculationReport {
+        let drafters = self.drafters.iter().map(|active| {
+            let explanation = active.drafter.client.explain().unwrap_or_default();
+            DrafterReport { explanation, ..active.report.clone() }
+        });
+        SpeculationReport { drafters: drafters.collect(), ..self.report.clone() }
+    }
+
+    /// Begins a new report.
+    pub fn clear_report(&mut self) {
+        self.report = SpeculationReport::default();
+        self.drafters.iter_mut().for_each(|active| active.report.clear());
+    }
+
+    /// Seconds of a verification by the number of drafted tokens, as far as they were measured.
+    pub fn verify_seconds(&self) -> Vec<(usize, f64)> {
+        (0..).map_while(|drafts| (drafts < 16).then(|| (drafts, self.controller.verify_seconds(drafts))))
+            .filter_map(|(drafts, seconds)| Some((drafts, seconds?)))
+            .collect()
+    }
+
+    fn add_time(&mut self, part: fn(&mut TimeSplit) -> &mut Duration, elapsed: Duration) {
+        *part(&mut self.report.time) += elapsed;
+    }
+}
+
+/// `total` and what was counted between `before` and `after`.
+fn sum(total: RunCounts, after: RunCounts, before: RunCounts) -> RunCounts {
+    RunCounts {
+        uploads: total.uploads + after.uploads - before.uploads,
+        launches: total.launches + after.launches - before.launches,
+        waits: total.waits + after.waits - before.waits,
+        bytes_to_device: total.bytes_to_device + after.bytes_to_device - before.bytes_to_device,
+        bytes_from_device: total.bytes_from_device + after.bytes_from_device - before.bytes_from_device,
+        loads: total.loads + after.loads - before.loads,
+    }
+}

@@ -1,0 +1,209 @@
+//! One round of several sequences.
+
+use super::{Speculation, sum};
+use crate::context::Context;
+use crate::engine::{Outputs, Rows, SequenceId};
+use crate::error::{EngineError, Result};
+use crate::generate::StopReason;
+use crate::programs::Want;
+use crate::sampling::Sampler;
+use crate::strategies::MOST_VERIFIED;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// Sequences of one run.
+const MOST_SEQUENCES: usize = 64;
+
+/// A text that is being generated.
+pub(crate) struct Running<'a> {
+    pub sequence: SequenceId,
+    pub sampler: &'a mut Sampler,
+    pub end_tokens: &'a [u32],
+    /// Most tokens.
+    pub tokens: usize,
+    /// Tokens so far.
+    pub generated: usize,
+    /// The last token, which is not processed yet.
+    pub anchor: u32,
+    pub stop: Option<StopReason>,
+}
+
+/// Receives tokens of texts, by their index.
+pub(crate) type OnToken<'a> = &'a mut dyn FnMut(usize, u32) -> ControlFlow<()>;
+
+impl Running<'_> {
+    /// Takes a token of the text that belongs at `position`; false if the text ends with it.
+    pub fn emit(&mut self, index: usize, token: u32, position: usize, context: usize, on_token: OnToken<'_>) -> bool {
+        self.stop = self.emitted(index, token, on_token);
+        if self.stop.is_none() && position >= context {
+            self.stop = Some(StopReason::ContextFull);
+        }
+        self.stop.is_none()
+    }
+
+    fn emitted(&mut self, index: usize, token: u32, on_token: OnToken<'_>) -> Option<StopReason> {
+        if self.end_tokens.contains(&token) {
+            return Some(StopReason::EndToken);
+        }
+        if self.generated == self.tokens {
+            return Some(StopReason::Length);
+        }
+        self.generated += 1;
+        self.anchor = token;
+        self.sampler.observe(token);
+        if on_token(index, token).is_break() {
+            return Some(StopReason::Stopped);
+        }
+        (self.generated == self.tokens).then_some(StopReason::Length)
+    }
+}
+
+/// The token at `position`: found on the device, or drawn from the logits.
+pub(crate) fn choose(outputs: &Outputs<'_>, row: usize, sampler: &mut Sampler, position: usize) -> Result<u32> {
+    if let Some(logits) = outputs.logits(row) {
+        return sampler.sample(logits, position as u64);
+    }
+    outputs.id(row).ok_or(EngineError::NotFinite { position: position.saturating_sub(1) })
+}
+
+/// What a round reads and tells.
+pub(crate) struct RoundIo<'a> {
+    /// Ids or logits of the target.
+    pub want: Want,
+    /// Receives the tokens.
+    pub on_token: OnToken<'a>,
+    /// Sees the logits of every row whose token was emitted: index of the text, position of the token.
+    pub on_logits: Option<&'a mut dyn FnMut(usize, usize, &[f32])>,
+}
+
+/// The rows of one text in a round, and what became of them.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    /// Index of the text.
+    text: usize,
+    /// Position of the first row.
+    position: usize,
+    /// Rows.
+    rows: usize,
+    /// Tokens that were emitted: as many rows are kept.
+    emitted: usize,
+    /// Drafted tokens that were accepted.
+    accepted: usize,
+}
+
+/// Drafts, verifies, accepts and commits for all texts that did not stop; every one gets at least one token.
+pub(crate) fn round(
+    context: &mut Context,
+    speculation: &mut Speculation,
+    texts: &mut [Running<'_>],
+    io: &mut RoundIo<'_>,
+) -> Result<()> {
+    let start = Instant::now();
+    speculation.catch_up(context);
+    let told = Instant::now();
+    speculation.add_time(|t| &mut t.commit, told - start);
+
+    let mut parts = [Part::default(); MOST_SEQUENCES];
+    let count = draft(context, speculation, texts, &mut parts);
+    let parts = &mut parts[..count];
+    let drafted = Instant::now();
+    speculation.add_time(|t| &mut t.draft, drafted - told);
+
+    let before = context.counts;
+    let mut rows = [Rows { sequence: SequenceId(0), tokens: &[], outputs: 0 }; MOST_SEQUENCES];
+    for (rows, part) in rows.iter_mut().zip(parts.iter()) {
+        let sequence = texts[part.text].sequence;
+        let tokens = speculation.sequences[sequence.0 as usize].rows.as_slice();
+        *rows = Rows { sequence, tokens, outputs: tokens.len() };
+    }
+    let positions = context.shape.positions as usize;
+    let outputs = context.run(&rows[..count], io.want)?;
+    let verified = Instant::now();
+    let mut row = 0;
+    for part in parts.iter_mut() {
+        accept(speculation, &mut texts[part.text], part, &outputs, row, positions, io)?;
+        row += part.rows;
+    }
+    let after = context.counts;
+    speculation.report.target_runs = sum(speculation.report.target_runs, after, before);
+    speculation.add_time(|t| &mut t.verify, verified - drafted);
+    if let [part] = parts {
+        speculation.controller.verified(part.rows - 1, (verified - drafted).as_secs_f64());
+    }
+    for part in parts.iter() {
+        let id = texts[part.text].sequence;
+        let report = &mut speculation.report;
+        report.rounds += 1;
+        report.rounds_with_draft += u64::from(part.rows > 1);
+        report.emitted += part.emitted as u64;
+        speculation.settle(id, part.accepted);
+        speculation.keep_rows(id, part.position, part.emitted);
+        context.roll_back(id, part.rows - part.emitted)?;
+    }
+    speculation.add_time(|t| &mut t.host, verified.elapsed());
+    Ok(())
+}
+
+/// Prepares the rows of all texts that did not stop; gives how many there are.
+fn draft(
+    context: &mut Context,
+    speculation: &mut Speculation,
+    texts: &[Running<'_>],
+    parts: &mut [Part; MOST_SEQUENCES],
+) -> usize {
+    let active = texts.iter().filter(|t| t.stop.is_none()).count().min(MOST_SEQUENCES);
+    let most_rows = context.options.microbatch.min(context.options.outputs) as usize;
+    let share = (most_rows / active.max(1)).clamp(1, MOST_VERIFIED as usize + 1) - 1;
+    let depth = share.min(context.shape.rollback_depth as usize);
+    let is_active = speculation.is_active();
+    let drafting = is_active && speculation.controller.wants_draft();
+    speculation.report.rounds_off += u64::from(is_active && !drafting);
+    let running = texts.iter().enumerate().filter(|(_, t)| t.stop.is_none());
+    let mut count = 0;
+    for ((index, text), part) in running.zip(parts.iter_mut()) {
+        let position = context.length(text.sequence);
+        // The round gives one token more than it accepts, and all must have a place.
+        let room = (context.shape.positions as usize).saturating_sub(position + 1);
+        let room = room.min((text.tokens - text.generated).saturating_sub(1));
+        speculation.prepare(context, text.sequence, text.anchor, depth.min(room), room, drafting);
+        let rows = speculation.sequences[text.sequence.0 as usize].rows.len();
+        *part = Part { text: index, position, rows, emitted: 0, accepted: 0 };
+        count += 1;
+    }
+    count
+}
+
+/// Takes tokens of the target, row after row, as long as the draft agrees with them and the text goes on.
+fn accept(
+    speculation: &Speculation,
+    text: &mut Running<'_>,
+    part: &mut Part,
+    outputs: &Outputs<'_>,
+    first: usize,
+    context: usize,
+    io: &mut RoundIo<'_>,
+) -> Result<()> {
+    let rows = &speculation.sequences[text.sequence.0 as usize].rows;
+    for row in 0..part.rows {
+        let position = part.position + row + 1;
+        let drafted = rows.get(row + 1).copied();
+        if let (Some(see), Some(logits)) = (io.on_logits.as_mut(), outputs.logits(first + row)) {
+            see(part.text, position, logits);
+        }
+        let distribution = drafted.and_then(|_| speculation.distribution(text.sequence, row));
+        let token = match (drafted, distribution, outputs.logits(first + row)) {
+            (Some(drafted), Some(distribution), Some(logits)) => {
+                text.sampler.accept_or_replace(logits, position as u64, drafted, distribution)?
+            }
+            _ => choose(outputs, first + row, text.sampler, position)?,
+        };
+        part.emitted += 1;
+        let agrees = drafted == Some(token);
+        part.accepted += usize::from(agrees);
+        let goes_on = text.emit(part.text, token, position, context, &mut *io.on_token);
+        if !goes_on || !agrees {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,584 @@
+//! Strategies behind their tables.
+
+use super::missing;
+use crate::abi::{self, Bytes, DrafterTable, RollbackTable, SessionTable, SettingText, Str, code, source};
+use crate::abi_function;
+use crate::error::{Error, ErrorKind, Result, catch};
+use crate::graph::Graph;
+use crate::graph::step::Tap;
+use crate::shim::tensor_to_c;
+use crate::strategy::{
+    DeltaNetShape, DrafterInfo, Facts, GroupRows, Outcome, ProgramId, Request, Session, Source,
+};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// What the context pointer of a session table points to.
+struct SessionContext<'a> {
+    session: &'a mut dyn Session,
+    /// Keeps texts that were given out alive during the plugin's call.
+    texts: Vec<String>,
+    error: Option<Error>,
+}
+
+/// Gives a session to `call` as a C table.
+fn with_session<R>(session: &mut dyn Session, call: impl FnOnce(*const SessionTable) -> R) -> R {
+    let mut context = SessionContext { session, texts: Vec::new(), error: None };
+    let table = SessionTable {
+        size: size_of::<SessionTable>(),
+        context: (&raw mut context).cast(),
+        metadata_integer: Some(metadata_integer),
+        metadata_number: Some(metadata_number),
+        metadata_text: Some(metadata_text),
+        tensor: Some(tensor),
+        has_fragment: Some(has_fragment),
+        declare_tap: Some(declare_tap),
+        declare_ring: Some(declare_ring),
+        declare_program: Some(declare_program),
+        run: Some(run),
+        error: Some(error),
+    };
+    call(&raw const table)
+}
+
+/// # Safety
+/// `context` must be the context of a session table during the call that it was made for.
+unsafe fn session<'a>(context: *mut c_void) -> &'a mut SessionContext<'a> {
+    // SAFETY: by the contract of this function; the plugin calls from one thread at a time.
+    unsafe { &mut *context.cast::<SessionContext<'a>>() }
+}
+
+fn source_of(number: u32) -> Option<Source> {
+    match number {
+        source::TARGET => Some(Source::Target),
+        source::DRAFT => Some(Source::Draft),
+        _ => None,
+    }
+}
+
+/// Writes a fact that was found.
+///
+/// # Safety
+/// `out` must be null or writable.
+unsafe fn found<T>(value: Option<T>, out: *mut T) -> i32 {
+    match value {
+        Some(value) if !out.is_null() => {
+            // SAFETY: by the contract of this function.
+            unsafe { out.write(value) };
+            code::OK
+        }
+        _ => code::UNSUPPORTED,
+    }
+}
+
+/// A panic of the host must not reach the plugin.
+fn or_none<T>(call: impl FnOnce() -> Option<T>) -> Option<T> {
+    catch(|| Ok(call())).ok().flatten()
+}
+
+/// # Safety
+/// `text` must be readable.
+unsafe fn text(text: Str) -> Option<String> {
+    // SAFETY: by the contract of this function.
+    std::str::from_utf8(unsafe { text.bytes() }).ok().map(str::to_owned)
+}
+
+unsafe extern "C" fn metadata_integer(
+    context: *mut c_void,
+    of: u32,
+    key: Str,
+    index: u32,
+    out: *mut i64,
+) -> i32 {
+    // SAFETY: called by a plugin with the session that it was given, readable text and a place for the value.
+    unsafe {
+        let value = or_none(|| session(context).session.integer_at(source_of(of)?, &text(key)?, index));
+        found(value, out)
+    }
+}
+
+unsafe extern "C" fn metadata_number(context: *mut c_void, of: u32, key: Str, out: *mut f64) -> i32 {
+    // SAFETY: as for `metadata_integer`.
+    unsafe { found(or_none(|| session(context).session.number(source_of(of)?, &text(key)?)), out) }
+}
+
+unsafe extern "C" fn metadata_text(context: *mut c_void, of: u32, key: Str, out: *mut Str) -> i32 {
+    // SAFETY: as for `metadata_integer`; the text stays in the context, which outlives the plugin's call.
+    unsafe {
+        let kept = or_none(|| {
+            let context = session(context);
+            let value = context.session.text(source_of(of)?, &text(key)?)?;
+            context.texts.push(value);
+            context.texts.last().map(|text| Str { ptr: text.as_ptr(), len: text.len() })
+        });
+        found(kept, out)
+    }
+}
+
+unsafe extern "C" fn tensor(context: *mut c_void, of: u32, name: Str, out: *mut abi::TensorFacts) -> i32 {
+    // SAFETY: as for `metadata_integer`.
+    unsafe {
+        let facts = or_none(|| {
+            let facts = session(context).session.tensor(source_of(of)?, &text(name)?)?;
+            tensor_to_c(&facts)
+        });
+        found(facts, out)
+    }
+}
+
+unsafe extern "C" fn has_fragment(context: *mut c_void, name: Str) -> u32 {
+    // SAFETY: as for `metadata_integer`.
+    unsafe { or_none(|| session(context).session.has_fragment(&text(name)?).then_some(())) }.map_or(0, |()| 1)
+}
+
+/// A call that reports by a status.
+fn status(call: impl FnOnce() -> Result<()>) -> *mut abi::Status {
+    match catch(call) {
+        Ok(()) => std::ptr::null_mut(),
+        Err(error) => error.into_status(),
+    }
+}
+
+unsafe extern "C" fn declare_tap(context: *mut c_void, layer: u32) -> *mut abi::Status {
+    let tap = if layer == u32::MAX { Tap::Hidden } else { Tap::LayerInput(layer) };
+    // SAFETY: called by a plugin with the session that it was given.
+    status(|| unsafe { session(context) }.session.declare_tap(tap))
+}
+
+unsafe extern "C" fn declare_ring(context: *mut c_void, blocks: u32) -> *mut abi::Status {
+    // SAFETY: as for `declare_tap`.
+    status(|| unsafe { session(context) }.session.declare_ring(blocks))
+}
+
+unsafe extern "C" fn declare_program(
+    context: *mut c_void,
+    name: Str,
+    graph: Bytes,
+    out: *mut u32,
+) -> *mut abi::Status {
+    // SAFETY: as for `declare_tap`, with readable text and bytes and a place for the number.
+    status(|| unsafe {
+        let name = text(name).ok_or_else(|| Error::invalid("a program's name is not UTF-8"))?;
+        let graph =
+            Graph::from_bytes(graph.get()).map_err(|e| Error::invalid(format!("program `{name}`: {e}")))?;
+        let id = session(context).session.declare_program(&name, &graph)?;
+        if out.is_null() {
+            return Err(Error::invalid("a place for a result is null"));
+        }
+        out.write(id.0);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn run(
+    context: *mut c_void,
+    program: u32,
+    sequence: u32,
+    groups: *const abi::GroupRows,
+    group_count: usize,
+    results: *mut Bytes,
+) -> i32 {
+    const MOST_GROUPS: usize = 32;
+    // SAFETY: as for `declare_tap`, with `group_count` groups, their tokens, and a place for the results.
+    unsafe {
+        let context = session(context);
+        let done = catch(|| {
+            if results.is_null() || group_count > MOST_GROUPS || (groups.is_null() && group_count > 0) {
+                return Err(Error::invalid("a run has at most 32 groups and a place for results"));
+            }
+            let mut rows = [GroupRows { position: 0, count: 0, tokens: None }; MOST_GROUPS];
+            for (index, row) in rows.iter_mut().take(group_count).enumerate() {
+                let group = *groups.add(index);
+                let tokens = (!group.tokens.is_null())
+                    .then(|| std::slice::from_raw_parts(group.tokens, group.count as usize));
+                *row = GroupRows { position: group.position, count: group.count, tokens };
+            }
+            let bytes = context.session.run(ProgramId(program), sequence, &rows[..group_count])?;
+            results.write(Bytes::new(bytes));
+            Ok(())
+        });
+        match done {
+            Ok(()) => code::OK,
+            Err(error) => {
+                let number = error.kind.code();
+                context.error = Some(error);
+                number
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn error(context: *mut c_void) -> *mut abi::Status {
+    // SAFETY: as for `declare_tap`.
+    unsafe { session(context) }.error.take().map_or(std::ptr::null_mut(), Error::into_status)
+}
+
+/// Facts as the ABI carries them; borrows their texts.
+fn facts_to_c(facts: &Facts) -> abi::ContextFacts {
+    abi::ContextFacts {
+        size: size_of::<abi::ContextFacts>(),
+        vocabulary: facts.vocabulary,
+        hidden: facts.hidden,
+        layers: facts.layers,
+        sequences: facts.context.sequences,
+        positions: facts.context.positions,
+        blocks_per_sequence: facts.context.blocks_per_sequence,
+        key_type: facts.context.kv_types[0].0,
+        value_type: facts.context.kv_types[1].0,
+        staged_rows: facts.context.staged_rows,
+        rollback_depth: facts.context.rollback_depth,
+        microbatch: facts.microbatch,
+        reserved: 0,
+        backend: Str::new(&facts.backend),
+        architecture: Str::new(&facts.architecture),
+    }
+}
+
+fn settings_to_c(settings: &[(String, String)]) -> Vec<SettingText> {
+    settings.iter().map(|(key, value)| SettingText { key: Str::new(key), value: Str::new(value) }).collect()
+}
+
+/// Checks the size that a table states.
+fn checked<T>(plugin: &str, table: *const c_void) -> Result<&'static T> {
+    let table = table.cast::<T>();
+    // SAFETY: a table begins with its size.
+    let size = unsafe { *table.cast::<usize>() };
+    if size < size_of::<usize>() * 2 || !table.is_aligned() {
+        return Err(Error::invalid(format!(
+            "the table of strategy `{plugin}` states a size of {size} bytes"
+        )));
+    }
+    // SAFETY: tables live as long as the process; fields are only read through `abi_function!`.
+    Ok(unsafe { &*table })
+}
+
+/// The drafters of a plugin.
+#[derive(Clone)]
+pub struct DrafterPluginClient {
+    plugin: Arc<str>,
+    table: &'static DrafterTable,
+}
+
+impl DrafterPluginClient {
+    pub(super) fn new(plugin: String, table: *const c_void) -> Result<Self> {
+        Ok(Self { table: checked(&plugin, table)?, plugin: plugin.into() })
+    }
+
+    /// Id of the plugin.
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
+    /// Makes a drafter for a context.
+    ///
+    /// # Errors
+    /// Why it cannot work there; settings that it refuses.
+    pub fn create(
+        &self,
+        facts: &Facts,
+        settings: &[(String, String)],
+        session: &mut dyn Session,
+    ) -> Result<DrafterClient> {
+        let create = abi_function!(self.table, DrafterTable, create).ok_or_else(|| missing("create"))?;
+        let (facts, settings) = (facts_to_c(facts), settings_to_c(settings));
+        let mut handle = std::ptr::null_mut();
+        with_session(session, |session| {
+            // SAFETY: all arguments outlive the call.
+            unsafe {
+                Error::take(create(
+                    &raw const facts,
+                    settings.as_ptr(),
+                    settings.len(),
+                    session,
+                    &raw mut handle,
+                ))
+            }
+        })?;
+        let mut drafter = DrafterClient { plugin: self.clone(), handle, info: DrafterInfo::default() };
+        drafter.info = drafter.read_info()?;
+        Ok(drafter)
+    }
+}
+
+/// A drafter of a context.
+pub struct DrafterClient {
+    plugin: DrafterPluginClient,
+    handle: abi::DrafterHandle,
+    info: DrafterInfo,
+}
+
+// SAFETY: a drafter may be called from any thread, one at a time: its calls take `&mut self`.
+unsafe impl Send for DrafterClient {}
+
+impl DrafterClient {
+    /// Id of the plugin.
+    pub fn plugin(&self) -> &str {
+        &self.plugin.plugin
+    }
+
+    /// What the drafter is.
+    pub fn info(&self) -> DrafterInfo {
+        self.info
+    }
+
+    fn read_info(&self) -> Result<DrafterInfo> {
+        let info = abi_function!(self.plugin.table, DrafterTable, info).ok_or_else(|| missing("info"))?;
+        let mut given =
+            abi::DrafterInfo { size: size_of::<abi::DrafterInfo>(), most: 0, kind: 0, cost: 0, fixed: 0 };
+        // SAFETY: the handle is live, and the place outlives the call.
+        unsafe { Error::take(info(self.handle, &raw mut given))? };
+        if given.kind > abi::draft_kind::DISTRIBUTION || given.cost > abi::draft_cost::DEVICE {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "the drafter is of a kind that this host does not know",
+            ));
+        }
+        Ok(DrafterInfo { most: given.most, kind: given.kind, cost: given.cost, fixed: given.fixed != 0 })
+    }
+
+    fn done(&self, number: i32) -> Result<()> {
+        if number == code::OK {
+            return Ok(());
+        }
+        let text = abi_function!(self.plugin.table, DrafterTable, error)
+            // SAFETY: the handle is live.
+            .map_or(std::ptr::null_mut(), |error| unsafe { error(self.handle) });
+        // SAFETY: a status of the plugin.
+        unsafe { Error::take(text)? };
+        Err(Error::new(ErrorKind::from_code(number), format!("the strategy failed with code {number}")))
+    }
+
+    /// A sequence begins, empty.
+    ///
+    /// # Errors
+    /// A failure of the drafter.
+    pub fn begin(&mut self, sequence: u32) -> Result<()> {
+        let begin = abi_function!(self.plugin.table, DrafterTable, begin).ok_or_else(|| missing("begin"))?;
+        // SAFETY: the handle is live.
+        let number = unsafe { begin(self.handle, sequence) };
+        self.done(number)
+    }
+
+    /// The target has kept these tokens.
+    ///
+    /// # Errors
+    /// A failure of the drafter.
+    pub fn observe(
+        &mut self,
+        session: &mut dyn Session,
+        sequence: u32,
+        position: u32,
+        tokens: &[u32],
+    ) -> Result<()> {
+        let observe =
+            abi_function!(self.plugin.table, DrafterTable, observe).ok_or_else(|| missing("observe"))?;
+        let number = with_session(session, |session| {
+            // SAFETY: the handle is live, and all arguments outlive the call.
+            unsafe { observe(self.handle, session, sequence, position, tokens.as_ptr(), tokens.len()) }
+        });
+        self.done(number)
+    }
+
+    /// Guesses into the buffers, which have room for `request.most` tokens, and gives how many were guessed.
+    /// `distributions` has room for as many rows of the vocabulary, for a drafter that gives them.
+    ///
+    /// # Errors
+    /// A failure of the drafter; one that claims to have guessed more than was wanted.
+    pub fn propose(
+        &mut self,
+        session: &mut dyn Session,
+        request: Request,
+        tokens: &mut [u32],
+        confidence: &mut [f32],
+        distributions: Option<&mut [f32]>,
+    ) -> Result<usize> {
+        let propose =
+            abi_function!(self.plugin.table, DrafterTable, propose).ok_or_else(|| missing("propose"))?;
+        let most = request.most as usize;
+        assert!(tokens.len() >= most && confidence.len() >= most, "room for the draft");
+        let mut args = abi::ProposeArgs {
+            size: size_of::<abi::ProposeArgs>(),
+            sequence: request.sequence,
+            frontier: request.frontier,
+            anchor: request.anchor,
+            most: request.most,
+            tokens: tokens.as_mut_ptr(),
+            confidence: confidence.as_mut_ptr(),
+            distributions: distributions.map_or(std::ptr::null_mut(), <[f32]>::as_mut_ptr),
+            count: 0,
+            reserved: 0,
+        };
+        let number = with_session(session, |session| {
+            // SAFETY: the handle is live, and all arguments outlive the call.
+            unsafe { propose(self.handle, session, &raw mut args) }
+        });
+        self.done(number)?;
+        if args.count > request.most {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!(
+                    "the drafter says that it guessed {} tokens, {} were wanted",
+                    args.count, request.most
+                ),
+            ));
+        }
+        Ok(args.count as usize)
+    }
+
+    /// What became of a round.
+    ///
+    /// # Errors
+    /// A failure of the drafter.
+    pub fn resolve(&mut self, outcome: Outcome) -> Result<()> {
+        let Some(resolve) = abi_function!(self.plugin.table, DrafterTable, resolve) else { return Ok(()) };
+        let given = abi::Outcome {
+            size: size_of::<abi::Outcome>(),
+            sequence: outcome.sequence,
+            verified: outcome.verified,
+            accepted: outcome.accepted,
+            drafted: outcome.drafted,
+            wanted: outcome.wanted,
+        };
+        // SAFETY: the handle is live, and the argument outlives the call.
+        let number = unsafe { resolve(self.handle, &raw const given) };
+        self.done(number)
+    }
+
+    /// Only the first `length` positions remain.
+    ///
+    /// # Errors
+    /// A failure of the drafter.
+    pub fn truncate(&mut self, sequence: u32, length: u32) -> Result<()> {
+        let truncate =
+            abi_function!(self.plugin.table, DrafterTable, truncate).ok_or_else(|| missing("truncate"))?;
+        // SAFETY: the handle is live.
+        let number = unsafe { truncate(self.handle, sequence, length) };
+        self.done(number)
+    }
+
+    /// What the drafter would tell a user; empty if it says nothing.
+    ///
+    /// # Errors
+    /// A failure of the drafter.
+    pub fn explain(&self) -> Result<String> {
+        let Some(explain) = abi_function!(self.plugin.table, DrafterTable, explain) else {
+            return Ok(String::new());
+        };
+        let mut text = Str::EMPTY;
+        // SAFETY: the handle is live; the text is valid until the next call.
+        unsafe {
+            Error::take(explain(self.handle, &raw mut text))?;
+            Ok(text.to_text())
+        }
+    }
+}
+
+impl Drop for DrafterClient {
+    fn drop(&mut self) {
+        if let Some(free) = abi_function!(self.plugin.table, DrafterTable, free) {
+            // SAFETY: the drafter is not used again.
+            unsafe { free(self.handle) };
+        }
+    }
+}
+
+/// The rollback strategies of a plugin.
+#[derive(Clone)]
+pub struct RollbackPluginClient {
+    plugin: Arc<str>,
+    table: &'static RollbackTable,
+}
+
+impl RollbackPluginClient {
+    pub(super) fn new(plugin: String, table: *const c_void) -> Result<Self> {
+        Ok(Self { table: checked(&plugin, table)?, plugin: plugin.into() })
+    }
+
+    /// Id of the plugin.
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
+    /// Makes a strategy for a context.
+    ///
+    /// # Errors
+    /// Why it cannot work there; settings that it refuses.
+    pub fn create(
+        &self,
+        facts: &Facts,
+        settings: &[(String, String)],
+        session: &mut dyn Session,
+    ) -> Result<RollbackClient> {
+        let create = abi_function!(self.table, RollbackTable, create).ok_or_else(|| missing("create"))?;
+        let (facts, settings) = (facts_to_c(facts), settings_to_c(settings));
+        let mut handle = std::ptr::null_mut();
+        with_session(session, |session| {
+            // SAFETY: all arguments outlive the call.
+            unsafe {
+                Error::take(create(
+                    &raw const facts,
+                    settings.as_ptr(),
+                    settings.len(),
+                    session,
+                    &raw mut handle,
+                ))
+            }
+        })?;
+        Ok(RollbackClient { plugin: self.clone(), handle })
+    }
+}
+
+/// A rollback strategy of a context.
+pub struct RollbackClient {
+    plugin: RollbackPluginClient,
+    handle: abi::RollbackHandle,
+}
+
+// SAFETY: a rollback strategy may be called from any thread.
+unsafe impl Send for RollbackClient {}
+// SAFETY: as above.
+unsafe impl Sync for RollbackClient {}
+
+impl RollbackClient {
+    /// Id of the plugin.
+    pub fn plugin(&self) -> &str {
+        &self.plugin.plugin
+    }
+
+    /// The fragment of a Gated DeltaNet layer.
+    ///
+    /// # Errors
+    /// A layer that the strategy cannot roll back; bytes that are no graph.
+    pub fn delta_net(&self, shape: &DeltaNetShape) -> Result<Graph> {
+        let fragment =
+            abi_function!(self.plugin.table, RollbackTable, delta_net).ok_or_else(|| missing("delta_net"))?;
+        let shape = abi::DeltaNetShape {
+            size: size_of::<abi::DeltaNetShape>(),
+            rows: shape.rows,
+            sequences: shape.sequences,
+            slots: shape.slots,
+            depth: shape.depth,
+            key_heads: shape.key_heads,
+            value_heads: shape.value_heads,
+            key_width: shape.key_width,
+            value_width: shape.value_width,
+            scale: shape.scale,
+            reserved: 0,
+        };
+        let mut bytes = Bytes::new(&[]);
+        // SAFETY: the handle is live, arguments outlive the call, and the bytes are read before the next one.
+        unsafe {
+            Error::take(fragment(self.handle, &raw const shape, &raw mut bytes))?;
+            Graph::from_bytes(bytes.get()).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
+        }
+    }
+}
+
+impl Drop for RollbackClient {
+    fn drop(&mut self) {
+        if let Some(free) = abi_function!(self.plugin.table, RollbackTable, free) {
+            // SAFETY: the strategy is not used again.
+            unsafe { free(self.handle) };
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Nodes that store and load rows of a state.
+
+use super::{Lowered, Lowering};
+use crate::program::{Check, Kernel, RowKernel, RowsStore};
+use paceline_plugin_api::graph::{Node, ValueId, ValueKind};
+
+impl Lowering<'_> {
+    /// Has a launch check cells that are parameters; kernels pass over what nodes made and does not fit.
+    fn check_cells(&mut self, cells: ValueId, limit: usize) {
+        let value = self.value(cells);
+        if let ValueKind::Parameter { offset } = value.kind {
+            self.check(Check::Cells { offset: offset as usize, live: self.live(value), limit });
+        }
+    }
+
+    pub(super) fn rows_store(&mut self, node: &Node) -> Lowered<&'static str> {
+        let [x, state, cells] = [node.inputs[0], node.inputs[1], node.inputs[2]];
+        let shape = self.value(state).shape;
+        let entries = shape.first() as usize;
+        self.check_cells(cells, entries);
+        self.kernels.push(Kernel::RowsStore(RowsStore {
+            x: self.elements(x)?,
+            state: state.index(),
+            entries,
+            width: shape.last() as usize,
+            cells: self.root(cells),
+            rows: self.live(self.value(x)),
+        }));
+        Ok("rows_store")
+    }
+
+    pub(super) fn rows_load(&mut self, node: &Node) -> Lowered<&'static str> {
+        let (state, cells) = (node.inputs[0], node.inputs[1]);
+        let entries = self.value(state).shape.first() as usize;
+        self.check_cells(cells, entries);
+        let kernel = RowKernel::RowsLoad {
+            state: state.index(),
+            entries,
+            cells: self.root(cells),
+            out: self.output(node.outputs[0])?,
+        };
+        self.rows(self.value(node.outputs[0]), kernel);
+        Ok("rows_load")
+    }
+}
