@@ -164,22 +164,22 @@ extern "C" {
 #define PACELINE_TYPE_FIRST_DECLARED 64
 
 // The model that is run.
-#define PacelineTARGET 0
+#define PACELINE_SOURCE_TARGET 0
 
 // The drafter's own file, if one was given.
-#define PacelineDRAFT 1
+#define PACELINE_SOURCE_DRAFT 1
 
 // Certain tokens: no distribution.
-#define PacelinePOINT 0
+#define PACELINE_DRAFT_KIND_POINT 0
 
 // Every token comes with the distribution that it was drawn from.
-#define PacelineDISTRIBUTION 1
+#define PACELINE_DRAFT_KIND_DISTRIBUTION 1
 
 // Next to nothing: it is asked first.
-#define PacelineFREE 0
+#define PACELINE_DRAFT_COST_FREE 0
 
 // It runs programs.
-#define PacelineDEVICE 1
+#define PACELINE_DRAFT_COST_DEVICE 1
 
 // Success.
 #define PACELINE_CODE_OK 0
@@ -216,15 +216,6 @@ extern "C" {
 
 // Positions per block of a KV cache.
 #define PACELINE_KV_BLOCK 256
-
-// Most elements of a block.
-#define PacelineWeightType_MOST_ELEMENTS (1 << 16)
-
-// Most bytes of a block.
-#define PacelineWeightType_MOST_BYTES (1 << 20)
-
-// Longest name.
-#define PacelineWeightType_LONGEST_NAME 32
 
 // UTF-8 text, not terminated. A null pointer with length 0 is the empty string.
 typedef struct PacelineStr {

@@ -325,6 +325,26 @@ pub trait Drafter: Send {
     /// A failure of the drafter.
     fn truncate(&mut self, sequence: u32, length: u32) -> Result<()>;
 
+    /// What it keeps of a sequence besides the states of its programs; `None` if it cannot say, and a restored sequence
+    /// begins anew.
+    ///
+    /// # Errors
+    /// A failure of the drafter.
+    fn save(&self, sequence: u32) -> Result<Option<Vec<u8>>> {
+        let _ = sequence;
+        Ok(None)
+    }
+
+    /// The reverse of [`Drafter::save`], after the states were restored. The sequence holds `tokens`. Nothing was saved of
+    /// a sequence that came from a context without this drafter: `saved` is empty, and so are its states.
+    ///
+    /// # Errors
+    /// Bytes that are not this drafter's.
+    fn restore(&mut self, sequence: u32, tokens: &[u32], saved: &[u8]) -> Result<()> {
+        let _ = (tokens, saved);
+        self.begin(sequence)
+    }
+
     /// What it would tell a user about its choices, a line each.
     fn explain(&self) -> String {
         String::new()
@@ -377,11 +397,19 @@ pub trait RollbackPlugin: Send + Sync + 'static {
 /// `rollback` of `gated_delta_net/1` defines them, and the fragment must hold to that.
 pub trait Rollback: Send + Sync {
     /// The fragment of a Gated DeltaNet layer: a graph with the parameters `row_count`, `q`, `k`, `v`, `g`, `beta`,
-    /// `sequence_count`, `sequences` and `rollback`, states of its own, and the result `o`.
+    /// `sequence_count`, `sequences` and `rollback`, states of its own, and the result `o`. One of the states is called
+    /// `delta` and has an entry of the layer's state for every slot.
     ///
     /// # Errors
     /// A layer that the strategy cannot roll back.
     fn delta_net(&self, shape: &DeltaNetShape) -> Result<Graph>;
+
+    /// A graph with the parameters `sequence_count`, `sequences` and `rollback` that brings `delta` up to the records that
+    /// are kept, so that it can be saved.
+    ///
+    /// # Errors
+    /// A layer that the strategy cannot roll back.
+    fn settle(&self, shape: &DeltaNetShape) -> Result<Graph>;
 }
 
 /// Declares the ports of a Gated DeltaNet layer in a fragment's graph.
@@ -404,11 +432,16 @@ impl DeltaNetPorts {
         let v = port("v", &[s.rows, s.value_heads, s.value_width]);
         let g = port("g", &[s.rows, s.value_heads]);
         let beta = port("beta", &[s.rows, s.value_heads]);
+        let [sequences, rollback] = Self::declare_sequences(b, s);
+        Self { inputs: [q, k, v, g, beta], sequences, rollback }
+    }
+
+    /// Declares the sequences and the rollback parameter alone.
+    pub fn declare_sequences(b: &mut crate::graph::Builder, s: &DeltaNetShape) -> [crate::graph::ValueId; 2] {
         let count = b.parameter("sequence_count", DType::I32, &[1], None);
-        Self {
-            inputs: [q, k, v, g, beta],
-            sequences: b.parameter("sequences", DType::I32, &[s.sequences, 4], Some(count)),
-            rollback: b.parameter("rollback", DType::I32, &[s.sequences, 3], Some(count)),
-        }
+        [
+            b.parameter("sequences", DType::I32, &[s.sequences, 4], Some(count)),
+            b.parameter("rollback", DType::I32, &[s.sequences, 3], Some(count)),
+        ]
     }
 }

@@ -31,14 +31,14 @@ pub struct WeightType {
     pub bytes: u32,
 }
 
-impl WeightType {
-    /// Most elements of a block.
-    pub const MOST_ELEMENTS: u32 = 1 << 16;
-    /// Most bytes of a block.
-    pub const MOST_BYTES: u32 = 1 << 20;
-    /// Longest name.
-    pub const LONGEST_NAME: usize = 32;
+/// Most elements of a block.
+const MOST_ELEMENTS: u32 = 1 << 16;
+/// Most bytes of a block.
+const MOST_BYTES: u32 = 1 << 20;
+/// Longest name.
+const LONGEST_NAME: usize = 32;
 
+impl WeightType {
     /// The type in graphs.
     pub fn dtype(&self) -> DType {
         DType(self.id)
@@ -67,11 +67,11 @@ impl WeightType {
         }
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let begins = self.name.starts_with(|first: char| first.is_ascii_alphabetic());
-        if !begins || self.name.len() > Self::LONGEST_NAME || !self.name.bytes().all(allowed) {
+        if !begins || self.name.len() > LONGEST_NAME || !self.name.bytes().all(allowed) {
             return Err(format!(
                 "the `name` `{}` must be letters, digits and `_-.`, at most {}, the first a letter",
                 self.name.escape_debug(),
-                Self::LONGEST_NAME
+                LONGEST_NAME
             ));
         }
         if DType::from_name(&self.name).is_some() {
@@ -81,7 +81,7 @@ impl WeightType {
             ));
         }
         for (key, value, most) in
-            [("elements", self.elements, Self::MOST_ELEMENTS), ("bytes", self.bytes, Self::MOST_BYTES)]
+            [("elements", self.elements, MOST_ELEMENTS), ("bytes", self.bytes, MOST_BYTES)]
         {
             if value == 0 || value > most {
                 return Err(format!("`{key}` is {value}; a block has from 1 to {most}"));

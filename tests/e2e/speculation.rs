@@ -1,1 +1,312 @@
-fn main() {}
+//! Strategies change the time that a text takes, and nothing else: the same tokens from logits of the same bits.
+//!
+//! What runs by default is a part of what there is; with `PACELINE_LONG_TESTS` set, all of it does.
+
+use paceline_engine::{Engine, EngineOptions, Select, StopReason, StrategyOptions};
+use paceline_gguf::Gguf;
+use paceline_plugin_api::graph::DType;
+use paceline_tests::engines::{builtin_cpu, options};
+use paceline_tests::prompts::prompts;
+use paceline_tests::random_model::RandomModel;
+use paceline_tests::strategies::{Drafters, engine, open, strategies, wants_long_tests};
+use paceline_tests::test_models::demo_q8_path;
+use paceline_tests::texts::{Text, Wish, assert_same, generate, generate_alone};
+use std::sync::Arc;
+use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _, paceline_strategy_ngram_adaptive as _};
+
+const NGRAM: (&str, &[(&str, &str)]) = ("ngram-adaptive", &[("match", "2")]);
+const MTP: (&str, &[(&str, &str)]) = ("mtp-chain", &[]);
+
+/// Drafters of all kinds, forms and lengths.
+const DRAFTERS: [(&str, Drafters<'static>); 12] = [
+    ("ngram", &[NGRAM]),
+    ("chain of 1", &[("mtp-chain", &[("depth", "1")])]),
+    ("chain of 2", &[("mtp-chain", &[("depth", "2")])]),
+    ("chain of 4", &[("mtp-chain", &[("depth", "4")])]),
+    ("chain of 15", &[("mtp-chain", &[("depth", "15")])]),
+    ("chain of 4, whole block", &[("mtp-chain", &[("depth", "4"), ("kv_only", "false")])]),
+    ("loop of 1", &[("mtp-chain", &[("depth", "1"), ("form", "loop")])]),
+    ("loop of 4", &[("mtp-chain", &[("depth", "4"), ("form", "loop")])]),
+    ("loop of 15 that stops early", &[
+        ("mtp-chain", &[("depth", "15"), ("form", "loop"), ("least_probability", "0.4")]),
+    ]),
+    ("chain of any length", &[MTP]),
+    ("chain, then ngram", &[MTP, NGRAM]),
+    ("ngram, then chain", &[NGRAM, MTP]),
+];
+
+/// One way to set strategies up.
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
+    drafters: Drafters<'static>,
+    replay: bool,
+    controller: bool,
+    select: Select,
+}
+
+impl Way {
+    fn options(&self) -> StrategyOptions {
+        StrategyOptions {
+            controller: self.controller,
+            select: self.select,
+            ..strategies(self.drafters, self.replay)
+        }
+    }
+
+    fn title(&self) -> String {
+        let Self { name, replay, controller, select, .. } = self;
+        format!("{name}, replay {replay}, controller {controller}, by {select:?}")
+    }
+}
+
+/// All ways; without the long tests, every drafter in one of them.
+fn ways() -> Vec<Way> {
+    let mut all = Vec::new();
+    for (number, (name, drafters)) in DRAFTERS.into_iter().enumerate() {
+        for kind in 0..8usize {
+            let [replay, controller, ordered] = [1, 2, 4].map(|bit| kind & bit != 0);
+            // With one drafter there is nothing to select.
+            let needed = drafters.len() > 1 || !ordered;
+            let picked = (number + usize::from(ordered && drafters.len() > 1)) % 4 == kind % 4;
+            if needed && (wants_long_tests() || picked) {
+                let select = if ordered { Select::Order } else { Select::Value };
+                all.push(Way { name, drafters, replay, controller, select });
+            }
+        }
+    }
+    all
+}
+
+/// A model, and prompts for it.
+struct Subject {
+    name: &'static str,
+    gguf: Arc<Gguf>,
+    prompts: Vec<Vec<u32>>,
+}
+
+fn demo() -> Subject {
+    let gguf = open(&demo_q8_path());
+    let kinds = ["code", "copy-edit", "json", "prose"];
+    let (each, most) = if wants_long_tests() { (5, usize::MAX) } else { (1, 100) };
+    let prompts = kinds.iter().flat_map(|kind| prompts(kind, &gguf).unwrap().into_iter().take(each));
+    // The end of a prompt is what its continuation depends on most.
+    let prompts = prompts.map(|p| p.ids[p.ids.len().saturating_sub(most)..].to_vec()).collect();
+    Subject { name: "demo", gguf, prompts }
+}
+
+fn random(name: &'static str, weights: DType) -> Subject {
+    let model = RandomModel { weights: weights.into(), ..RandomModel::wide() };
+    let prompts = (1..5).map(|seed| model.tokens(20 * seed as usize, seed)).collect();
+    Subject { name, gguf: Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap()), prompts }
+}
+
+fn context(kv_type: DType, sequences: u32) -> EngineOptions {
+    EngineOptions { kv_types: [kv_type; 2], sequences, context: Some(2048), ..options(&[]) }
+}
+
+fn plain(subject: &Subject, options: EngineOptions) -> Engine {
+    engine(subject.gguf.clone(), &builtin_cpu(), options, &StrategyOptions::default())
+}
+
+fn with(subject: &Subject, options: EngineOptions, strategies: &StrategyOptions) -> Engine {
+    engine(subject.gguf.clone(), &builtin_cpu(), options, strategies)
+}
+
+/// Every way gives the texts that no strategy gives, one at a time and four together.
+fn check_all_ways(subject: &Subject, kv_type: DType, ways: &[Way], tokens: usize) {
+    let prompts = &subject.prompts;
+    let wishes = [Wish::greedy(prompts, tokens), Wish::drawn(prompts, tokens)];
+    let mut engine = plain(subject, context(kv_type, 4));
+    let expected: Vec<Vec<Text>> = wishes.iter().map(|wish| generate_alone(&mut engine, wish)).collect();
+    for way in ways {
+        let mut engine = with(subject, context(kv_type, 4), &way.options());
+        for (wish, expected) in wishes.iter().zip(&expected) {
+            let name = format!("{}, KV {kv_type}, {}", subject.name, way.title());
+            for (prompts, expected) in prompts.chunks(4).zip(expected.chunks(4)) {
+                let found = generate(&mut engine, &Wish { prompts, ..wish.clone() });
+                assert_same(&format!("{name}, together"), &found, expected);
+            }
+            let alone = if wants_long_tests() { prompts.len() } else { 1 };
+            let found = generate_alone(&mut engine, &Wish { prompts: &prompts[..alone], ..wish.clone() });
+            assert_same(&format!("{name}, alone"), &found, &expected[..alone]);
+        }
+        let report = engine.speculation_report();
+        assert!(report.drafters.iter().all(|d| d.disabled.is_none() && d.quarantined == 0), "{report:?}");
+    }
+}
+
+fn length(short: usize) -> usize {
+    if wants_long_tests() { 512 } else { short }
+}
+
+#[test]
+fn the_demo_says_the_same_with_every_strategy() {
+    check_all_ways(&demo(), DType::F16, &ways(), length(40));
+}
+
+#[test]
+fn quantised_caches_do_not_change_that() {
+    let ways = ways();
+    let ways: Vec<Way> = if wants_long_tests() { ways } else { ways.into_iter().step_by(4).collect() };
+    check_all_ways(&demo(), DType::Q8_0, &ways, length(40));
+}
+
+/// Nothing that a random model's block drafts is right, and its texts fall into loops: only rejections, and copies.
+#[test]
+fn random_models_say_the_same_with_every_strategy() {
+    for subject in [random("random q4_k", DType::Q4_K), random("random f16", DType::F16)] {
+        check_all_ways(&subject, DType::F16, &ways(), length(40));
+    }
+}
+
+#[test]
+fn ids_found_on_the_device_give_the_same_text() {
+    let subject = demo();
+    let prompts = &subject.prompts[..1];
+    let expected = generate_alone(&mut plain(&subject, context(DType::F16, 1)), &Wish::greedy(prompts, 40));
+    let mut engine = with(&subject, context(DType::F16, 1), &strategies(DRAFTERS[3].1, true));
+    let sequence = engine.new_sequence().unwrap();
+    let vocabulary = engine.model().shape().vocabulary as usize;
+    let mut sampler = paceline_engine::Sampler::new(Default::default(), vocabulary).unwrap();
+    let mut found = Vec::new();
+    let options = paceline_engine::GenerationOptions { tokens: 40, end_tokens: &[] };
+    engine
+        .generate(sequence, &prompts[0], &mut sampler, options, &mut |_| {}, &mut |token| {
+            found.push(token);
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(found, expected[0].tokens);
+}
+
+#[test]
+fn prompts_of_one_token_and_odd_ones_say_the_same() {
+    let subject = demo();
+    let mut all: Vec<Vec<u32>> = vec![vec![300], vec![0], vec![8191]];
+    all.extend(prompts("edge", &subject.gguf).unwrap().into_iter().map(|p| p.ids));
+    let wish = Wish::drawn(&all, 16);
+    let expected = generate_alone(&mut plain(&subject, context(DType::F16, 1)), &wish);
+    for drafters in [DRAFTERS[3].1, DRAFTERS[10].1] {
+        let mut engine = with(&subject, context(DType::F16, 1), &strategies(drafters, true));
+        assert_same("odd prompts", &generate_alone(&mut engine, &wish), &expected);
+    }
+}
+
+#[test]
+fn a_context_is_filled_to_its_last_position() {
+    let subject = demo();
+    let text: Vec<u32> = subject.prompts.iter().flatten().copied().cycle().take(300).collect();
+    let options = || EngineOptions { context: Some(300), ..options(&[]) };
+    // From a prompt that leaves one place to one that leaves none.
+    let prompts: Vec<Vec<u32>> = [200, 284, 285, 295, 298, 299, 300].map(|n| text[..n].to_vec()).into();
+    for wish in [Wish::greedy(&prompts, 1000), Wish::drawn(&prompts, 1000)] {
+        let expected = generate_alone(&mut plain(&subject, options()), &wish);
+        for (prompt, text) in prompts.iter().zip(&expected) {
+            assert_eq!(text.stop, StopReason::ContextFull);
+            assert_eq!(prompt.len() + text.tokens.len(), 301, "the last token needs no place");
+        }
+        for (name, drafters) in DRAFTERS {
+            for replay in [false, true] {
+                let mut engine = with(&subject, options(), &strategies(drafters, replay));
+                assert_same(name, &generate_alone(&mut engine, &wish), &expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn end_tokens_and_lengths_cut_drafts() {
+    let subject = demo();
+    let prompts = &subject.prompts[..2];
+    let mut bare = plain(&subject, context(DType::F16, 1));
+    let whole = generate_alone(&mut bare, &Wish::greedy(prompts, 24));
+    let mut engines =
+        [DRAFTERS[4].1, DRAFTERS[10].1].map(|d| with(&subject, context(DType::F16, 1), &strategies(d, true)));
+    for tokens in 0..18 {
+        let end_tokens = [whole[0].tokens[tokens]];
+        for wish in [
+            Wish::greedy(prompts, tokens),
+            Wish { end_tokens: &end_tokens, ..Wish::greedy(prompts, 24) },
+        ] {
+            let expected = generate_alone(&mut bare, &wish);
+            for engine in &mut engines {
+                assert_same("a cut text", &generate_alone(engine, &wish), &expected);
+            }
+        }
+    }
+}
+
+/// How often drafts of a fixed length had how many tokens accepted, from none to all.
+fn accepted_lengths(engine: &Engine, depth: usize) -> Vec<u64> {
+    let report = engine.speculation_report();
+    let positions = &report.drafters[0].positions;
+    let at_least = |length: usize| match length {
+        0 => positions[0][0],
+        length if length <= depth => positions[length - 1][1],
+        _ => 0,
+    };
+    (0..=depth).map(|length| at_least(length) - at_least(length + 1)).collect()
+}
+
+#[test]
+fn replay_and_snapshots_agree_over_hundreds_of_rejections_of_every_length() {
+    let subject = demo();
+    let lengths = if wants_long_tests() { vec![("4", 4), ("15", 15)] } else { vec![("4", 4)] };
+    for (depth, most) in lengths {
+        let wish = Wish::drawn(&subject.prompts, 320 * if most > 4 { 5 } else { 1 });
+        let expected = generate_alone(&mut plain(&subject, context(DType::F16, 1)), &wish);
+        let lengths = [false, true].map(|replay| {
+            let drafters: Drafters<'_> = &[("mtp-chain", &[("depth", depth)])];
+            let mut engine = with(&subject, context(DType::F16, 1), &strategies(drafters, replay));
+            assert_same(&format!("replay {replay}"), &generate_alone(&mut engine, &wish), &expected);
+            let report = engine.speculation_report();
+            assert_eq!(report.emitted, report.rounds + report.accepted(), "no text ends inside of a draft");
+            accepted_lengths(&engine, most)
+        });
+        println!("accepted lengths {:?}", lengths[0]);
+        assert_eq!(lengths[0], lengths[1], "replay changes what is accepted");
+        assert!(lengths[0].iter().all(|&count| count > 0), "{lengths:?}");
+        let rejections: u64 = lengths[0][..most].iter().sum();
+        assert!(rejections >= 100 + subject.prompts.len() as u64, "{rejections} rejections");
+    }
+}
+
+#[test]
+fn the_same_request_is_drafted_the_same_again_and_again() {
+    let subject = demo();
+    let wish = Wish::drawn(&subject.prompts[..2], 32);
+    for drafters in [DRAFTERS[0].1, DRAFTERS[3].1, DRAFTERS[7].1] {
+        let mut engine = with(&subject, context(DType::F16, 1), &strategies(drafters, true));
+        let mut once = || {
+            engine.clear_speculation_report();
+            let texts = generate_alone(&mut engine, &wish);
+            let report = engine.speculation_report();
+            (texts, report.drafted(), report.accepted(), report.rounds)
+        };
+        let first = once();
+        for _ in 0..3 {
+            assert_eq!(once(), first);
+        }
+    }
+}
+
+#[test]
+fn a_sequence_drafts_as_well_in_company_as_alone() {
+    let subject = demo();
+    let drafters = DRAFTERS[3].1;
+    let wish = Wish::greedy(&subject.prompts, 40);
+    let accepted = |engine: &Engine| {
+        let report = engine.speculation_report();
+        (report.drafted(), report.accepted())
+    };
+    let mut engine = with(&subject, context(DType::F16, 4), &strategies(drafters, true));
+    generate_alone(&mut engine, &wish);
+    let alone = accepted(&engine);
+    engine.clear_speculation_report();
+    generate(&mut engine, &wish);
+    // Four sequences share the 16 rows of a verification: at most 3 tokens each instead of 4.
+    let (drafted, taken) = accepted(&engine);
+    let rate = |taken: u64, drafted: u64| taken as f64 / drafted as f64;
+    assert!(rate(taken, drafted) >= rate(alone.1, alone.0), "{taken} of {drafted}, {alone:?} alone");
+}

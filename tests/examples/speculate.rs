@@ -13,7 +13,7 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let tokens: usize = args.next().map_or(160, |a| a.parse().unwrap());
     let temperature: f32 = args.next().map_or(0.0, |a| a.parse().unwrap());
-    let path = demo_q8_path();
+    let path = std::env::var_os("MODEL").map_or_else(demo_q8_path, Into::into);
     let backend = builtin_cpu();
     let prompts = paceline_tests::reference_logits().unwrap().prompts;
     let number: usize = std::env::var("PROMPT").map_or(0, |p| p.parse().unwrap());

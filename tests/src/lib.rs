@@ -1,6 +1,9 @@
 //! What the end-to-end tests stand on.
 //!
 //! - [`engines`] puts a model on the CPU backend, built in or from its shared library;
+//! - [`strategies`] makes such engines with drafters and rollback strategies;
+//! - [`texts`] generates, and compares texts down to the bits of their logits;
+//! - [`prompts`] reads the benchmark's prompts;
 //! - [`random_model`] writes models with random weights, of any shape and weight type;
 //! - [`mod@reference`] computes a model in float64, without any of the code that the host runs;
 //! - [`test_models`] finds the models and recorded outputs that tests may use.
@@ -10,10 +13,12 @@
 #![deny(unsafe_code)]
 
 pub mod engines;
+pub mod prompts;
 pub mod random_model;
 pub mod reference;
 pub mod strategies;
 pub mod test_models;
+pub mod texts;
 
 pub use random_model::{DenseFamily, RandomDense, RandomDrafter, RandomModel, ValueSource, WeightTypes};
 pub use reference::{DrafterReference, MtpRows, Reference, Rows, Trunk};

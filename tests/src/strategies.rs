@@ -58,3 +58,21 @@ pub fn engine(
     let model = Model::new(gguf).expect("a model that runs");
     Engine::with_strategies(model, backend, options, strategies, &mut |_, _| {}).expect("it fits")
 }
+
+/// Drafters by id with their settings, in order of preference.
+pub type Drafters<'a> = &'a [(&'a str, &'a [(&'a str, &'a str)])];
+
+/// Options with these drafters, replay or snapshots for recurrent state, and drafts of fixed length.
+pub fn strategies(drafters: Drafters<'_>, replay: bool) -> StrategyOptions {
+    StrategyOptions {
+        drafters: drafters.iter().map(|(id, settings)| drafter(id, settings)).collect(),
+        rollback: replay.then(|| rollback("gdn-replay")),
+        controller: false,
+        ..StrategyOptions::default()
+    }
+}
+
+/// True if tests are to walk over all that they can, however long it takes.
+pub fn wants_long_tests() -> bool {
+    std::env::var_os("PACELINE_LONG_TESTS").is_some_and(|value| !value.is_empty())
+}

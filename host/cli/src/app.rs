@@ -27,6 +27,15 @@ impl App {
     /// The plugins for a command that runs something: those that are named, and the built-in ones or newer ones in
     /// their places. `backend` is loaded wherever it is found. Commands that need no plugin do not pay for them.
     pub fn registry(&self, backend: Option<&str>) -> Result<Registry, Failure> {
+        self.registry_with(backend, |_, _| Ok(()))
+    }
+
+    /// As [`App::registry`], with the plugins that `load_more` loads.
+    pub fn registry_with(
+        &self,
+        backend: Option<&str>,
+        load_more: impl FnOnce(&mut Registry, &Candidates) -> Result<(), Failure>,
+    ) -> Result<Registry, Failure> {
         let mut candidates = self.discover(None);
         let mut registry = self.with_named(&candidates)?;
         let wanted = match backend {
@@ -39,6 +48,7 @@ impl App {
                 registry.load_backend(&mut candidates, &id)?;
             }
         }
+        load_more(&mut registry, &candidates)?;
         Ok(registry)
     }
 

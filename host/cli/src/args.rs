@@ -1,11 +1,13 @@
 //! What can be typed. Definitions only: what they do is in `commands`.
 
+mod bench;
 mod chat;
 mod engine;
 mod eval;
 mod generated;
 mod plugins;
 mod run;
+mod strategy;
 mod tools;
 
 use std::path::PathBuf;
@@ -14,6 +16,9 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::exit::EXIT_CODES_HELP;
 
+#[cfg(test)]
+pub use bench::sweep;
+pub use bench::{Axis, BenchArgs, StrategyList};
 pub use chat::ChatArgs;
 pub use engine::{BackendArgs, EngineArgs, PromptArgs, SettingArg};
 pub use eval::{EvalCommand, PerplexityArgs, TopArgs};
@@ -22,12 +27,14 @@ pub use plugins::{
     PluginsCommand, PluginsInspectArgs, PluginsListArgs, PluginsPathsArgs, PluginsTestArgs, PluginsVerifyArgs,
 };
 pub use run::{RunArgs, SamplingArgs};
+pub use strategy::{StrategyArgs, StrategyChoice};
 pub use tools::{ToolsCommand, TrimHeadArgs};
 
 const EXAMPLES: &str = "\
 Examples:
   paceline run demo -p \"fn main() {\"        continue a text
   paceline chat model.gguf                  talk with a model
+  paceline bench demo                       what guessing ahead gains
   paceline models inspect demo              what is in a model file
   paceline models verify model.gguf         every fault of a file, before it is trusted
   paceline tokenize demo \"Hello, world\"     text to token ids
@@ -98,6 +105,8 @@ pub enum Command {
     /// Measure a model on a text
     #[command(subcommand)]
     Eval(EvalCommand),
+    /// Measure what strategies gain
+    Bench(BenchArgs),
     /// Look into model files
     #[command(subcommand)]
     Models(ModelsCommand),

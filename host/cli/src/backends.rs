@@ -1,12 +1,14 @@
 //! Picks backends, and checks that settings are for one that is used.
 
 use paceline_plugin_api::client::BackendClient;
+use paceline_plugin_api::settings::nearest;
 use paceline_registry::{Plugin, Registry};
 
 use crate::app::App;
-use crate::args::{BackendArgs, EngineArgs, SettingArg};
+use crate::args::{EngineArgs, SettingArg};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::strategies::HOST;
 
 /// The one backend to run on, and its settings as keys and values. Whether it knows them, it says when it is opened.
 pub fn choose(
@@ -15,7 +17,14 @@ pub fn choose(
 ) -> Result<(BackendClient, Vec<(String, String)>), Failure> {
     let backend = registry.backend(args.backend.backend.as_deref())?;
     let id = backend.plugin();
-    check_settings(registry, &args.backend, &[id.to_owned()])?;
+    check_settings(registry, &args.backend.set, &[id.to_owned()])?;
+    let settings = settings(&backend, args)?;
+    Ok((backend, settings))
+}
+
+/// The settings of a backend, as keys and values.
+pub fn settings(backend: &BackendClient, args: &EngineArgs) -> Result<Vec<(String, String)>, Failure> {
+    let id = backend.plugin();
     let mut settings = args.backend.settings_of(id);
     if let Some(threads) = args.threads {
         if settings.iter().any(|(key, _)| key == "threads") {
@@ -24,13 +33,23 @@ pub fn choose(
         }
         settings.push(("threads".to_owned(), threads.to_string()));
     }
-    Ok((backend, settings))
+    Ok(settings)
 }
 
 /// A setting of a plugin that is not used would have no effect, so it is an error.
-pub fn check_settings(registry: &Registry, args: &BackendArgs, used: &[String]) -> Result<(), Failure> {
-    for SettingArg { plugin, key, .. } in &args.set {
-        registry.find(plugin)?;
+pub fn check_settings(registry: &Registry, given: &[SettingArg], used: &[String]) -> Result<(), Failure> {
+    for SettingArg { plugin, key, .. } in given {
+        if plugin == HOST && !used.contains(plugin) {
+            let message = format!("setting `{plugin}.{key}` has no effect: no strategy is used here");
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        if !used.contains(plugin) && registry.find(plugin).is_err() && nearest(plugin, [HOST]).is_some() {
+            let message = format!("there is no plugin `{plugin}`");
+            return Err(Failure::new(Exit::Usage, message).hint(format!("did you mean `{HOST}`?")));
+        }
+        if plugin != HOST {
+            registry.find(plugin)?;
+        }
         if !used.contains(plugin) {
             let message = format!("setting `{plugin}.{key}` has no effect: `{plugin}` is not used here");
             return Err(Failure::new(Exit::Usage, message));

@@ -3,9 +3,22 @@
 // A crate that nothing refers to is dropped by the linker, and its plugin with it.
 #[cfg(feature = "backend-cpu")]
 use paceline_backend_cpu as _;
+#[cfg(feature = "strategies")]
+use {
+    paceline_strategy_dflash as _, paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
+    paceline_strategy_ngram_adaptive as _,
+};
 
 /// Their ids.
 pub const BUILTINS: &[&str] = &[
     #[cfg(feature = "backend-cpu")]
     "cpu",
+    #[cfg(feature = "strategies")]
+    "dflash",
+    #[cfg(feature = "strategies")]
+    "gdn-replay",
+    #[cfg(feature = "strategies")]
+    "mtp-chain",
+    #[cfg(feature = "strategies")]
+    "ngram-adaptive",
 ];

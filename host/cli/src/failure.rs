@@ -122,6 +122,12 @@ impl From<EngineError> for Failure {
                 let failure = Self::plugin_call(&plugin, &source);
                 Self { message: format!("plugin `{plugin}`: {doing}: {source}"), ..failure }
             }
+            EngineError::StrategyRefused { ref source, .. } => {
+                // What a caller can have wrong are the user's settings.
+                let exit = if source.kind == ErrorKind::Invalid { Exit::Usage } else { Exit::Plugin };
+                Self::new(exit, message).caused_by(source)
+            }
+            EngineError::Strategy { .. } => Self::new(Exit::Plugin, message),
             EngineError::PromptTooLong { .. } | EngineError::Request(_) => Self::new(Exit::Usage, message),
             EngineError::NotFinite { .. } => {
                 Self::new(Exit::Failed, message).hint("look for its faults with `paceline models verify`")

@@ -10,7 +10,7 @@
 //! - `sampling` says how tokens are chosen;
 //! - `app` holds what commands share: the printer and the plugins;
 //! - `junit` writes what came out of tests for other programs; `layouts` compares those that a plugin carries;
-//! - `backends` picks backends and checks settings; `engine_setup` puts a model on a backend, for commands that run it.
+//! - `backends` picks backends and checks settings, `strategies` picks what guesses ahead; `engine_setup` puts a model on a backend, for commands that run it.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod model_source;
 mod new_file;
 mod printer;
 mod sampling;
+mod strategies;
 mod table;
 mod text;
 mod tokenizer;

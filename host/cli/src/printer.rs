@@ -38,6 +38,8 @@ pub enum Unit {
     Bytes,
     /// Tokens.
     Tokens,
+    /// Runs of a benchmark.
+    Runs,
 }
 
 /// Whether standard error may be coloured: it is a terminal, and `NO_COLOR` is not set.
@@ -199,6 +201,7 @@ impl Printer {
         let template = match unit {
             Unit::Bytes => "{spinner} {msg} {bar:24} {bytes} of {total_bytes} ({elapsed})",
             Unit::Tokens => "{spinner} {msg} {bar:24} {pos} of {len} tokens ({elapsed})",
+            Unit::Runs => "{spinner} {bar:24} {pos} of {len} runs ({elapsed}) {msg}",
         };
         Progress { bar: self.working(what), style: ProgressStyle::with_template(template).ok() }
     }

@@ -65,9 +65,14 @@ pub fn count(value: u64) -> String {
     shown
 }
 
-/// "1 tensor", "2 tensors".
+/// "1 tensor", "2 tensors", "3 launches".
 pub fn counted(value: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(value), if value == 1 { "" } else { "s" })
+    let plural = match value {
+        1 => "",
+        _ if noun.ends_with(['s', 'h']) => "es",
+        _ => "s",
+    };
+    format!("{} {noun}{plural}", count(value))
 }
 
 /// A span of time.
@@ -100,6 +105,7 @@ mod tests {
         assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.0 GiB", "16.0 EiB"]);
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([1, 2].map(|value| counted(value, "file")), ["1 file", "2 files"]);
+        assert_eq!(counted(0, "guess"), "0 guesses");
     }
 
     #[test]

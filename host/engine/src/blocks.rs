@@ -32,6 +32,8 @@ pub(crate) struct SequenceState {
     pub length: u32,
     /// Physical block of each logical block.
     pub blocks: Vec<u32>,
+    /// The tokens of the positions that are processed.
+    pub tokens: Vec<u32>,
     /// Plane of the snapshots that holds the recurrent state after `length` positions.
     pub plane: u32,
     /// Bank of the records that lead from the base state to that after `length` positions.
@@ -68,15 +70,23 @@ impl SequenceState {
         }
         let planes = shape.depth + 1;
         self.length -= rows;
+        self.tokens.truncate(self.length as usize);
         self.plane = (self.plane + planes - rows % planes) % planes;
         self.kept_records = self.kept_records.saturating_sub(rows);
         self.rollable -= rows;
         true
     }
 
+    /// The recurrent state is that after `length` positions, and nothing of it is pending.
+    pub fn settled(&mut self, shape: RollbackShape) {
+        self.kept_records = 0;
+        self.rollable = if shape.unlimited { self.length } else { 0 };
+    }
+
     /// Back to the beginning.
     pub fn reset(&mut self) {
         self.length = 0;
+        self.tokens.clear();
         (self.plane, self.bank, self.kept_records, self.rollable) = (0, 0, 0, 0);
     }
 }

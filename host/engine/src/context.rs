@@ -56,6 +56,7 @@ impl Context {
         let sequences = (0..shape.sequences)
             .map(|_| SequenceState {
                 blocks: Vec::with_capacity(shape.blocks_per_sequence as usize),
+                tokens: Vec::with_capacity(shape.positions as usize),
                 ..SequenceState::default()
             })
             .collect();
@@ -150,6 +151,7 @@ impl Context {
         self.launch(index)?;
         for part in rows {
             let sequence = &mut self.sequences[part.sequence.0 as usize];
+            sequence.tokens.extend_from_slice(part.tokens);
             sequence.advance(part.tokens.len() as u32, self.rollback);
         }
         // For errors: the last row of the first sequence, whose output is wanted most often.
@@ -223,6 +225,52 @@ impl Context {
             )));
         }
         Ok((total, outputs))
+    }
+
+    /// The sequence, if it is in use.
+    pub fn sequence(&self, id: SequenceId) -> Result<&SequenceState> {
+        let state = self.sequences.get(id.0 as usize).filter(|s| s.in_use);
+        state.ok_or_else(|| EngineError::Request("a sequence was ended or is not this engine's".into()))
+    }
+
+    /// An empty sequence gets these tokens and blocks for them; its states are filled by the caller.
+    pub fn adopt(&mut self, id: SequenceId, tokens: &[u32]) -> Result<()> {
+        self.clear_sequence(id);
+        self.sequence(id)?;
+        self.take_blocks(id.0 as usize, tokens.len())?;
+        let shape = self.rollback;
+        let sequence = &mut self.sequences[id.0 as usize];
+        sequence.tokens.extend_from_slice(tokens);
+        sequence.length = tokens.len() as u32;
+        sequence.plane = sequence.length % (shape.depth + 1);
+        sequence.settled(shape);
+        Ok(())
+    }
+
+    /// Brings the recurrent state of a sequence up to its length, so that nothing of it is pending.
+    pub fn settle(&mut self, id: SequenceId) -> Result<()> {
+        self.usable()?;
+        self.sequence(id)?;
+        if let Some(index) = self.loaded.settle_program()? {
+            let (built, block) = self.loaded.parameters(index);
+            let mut block = ParameterBlock(block);
+            let Some(offsets) = built.groups.first() else { return Ok(()) };
+            let slot = id.0 as usize;
+            let state = &self.sequences[slot];
+            let mut writer = GroupWriter {
+                block: &mut block,
+                offsets,
+                context: &self.shape,
+                ring_blocks: 0,
+                row: 0,
+                spans: 0,
+            };
+            writer.span(&Span { slot, state, position: state.length as usize, count: 0, tokens: None });
+            writer.finish();
+            self.launch(index)?;
+        }
+        self.sequences[id.0 as usize].settled(self.rollback);
+        Ok(())
     }
 
     /// Gives a sequence the blocks that it needs for `positions` positions.

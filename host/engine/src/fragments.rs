@@ -21,7 +21,7 @@ pub(crate) fn has_fragment(family: &dyn Family, name: &str) -> bool {
         fragment::NEXTN_EMBED | fragment::NEXTN_FULL | fragment::NEXTN_KV_ONLY | fragment::NEXTN_HEAD => {
             family.nextn().is_some()
         }
-        fragment::NEXTN_DRAFT_HEAD => family.nextn().is_some_and(|nextn| nextn.draft_head_rows().is_some()),
+        fragment::NEXTN_DRAFT_HEAD | fragment::NEXTN_DRAFT_IDS => family.nextn().is_some_and(|nextn| nextn.draft_head_rows().is_some()),
         _ => false,
     }
 }
@@ -204,6 +204,7 @@ fn expand(
         fragment::NEXTN_EMBED => vec![nextn()?.embed(b, one()?).0],
         fragment::NEXTN_HEAD => vec![nextn()?.head(b, one()?)],
         fragment::NEXTN_DRAFT_HEAD => vec![nextn()?.draft_head(b, one()?).ok_or_else(missing)?],
+        fragment::NEXTN_DRAFT_IDS => vec![nextn()?.draft_ids(b, one()?).ok_or_else(missing)?],
         fragment::NEXTN_FULL => {
             let (embedded, hidden, step) = rows(b)?;
             vec![nextn()?.full(b, &step, embedded, hidden)]
@@ -217,22 +218,20 @@ fn expand(
     })
 }
 
-/// Builds the part of a Gated DeltaNet layer that a rollback strategy provides into a target's graph.
+/// Builds a part of a layer that a rollback strategy provides into a graph: `ports` are its parameters by name. Gives
+/// its result `o`, if it has one.
 ///
 /// # Errors
-/// Ports that are missing, parameters that are none of the ports, an output of another shape.
-pub(crate) fn inline_delta_net(
+/// Parameters that are none of the ports, or of another shape.
+pub(crate) fn inline_layer(
     b: &mut Builder,
     fragment: &Graph,
     plugin: &str,
     layer: u32,
-    ports: &DeltaNetPorts,
-) -> Result<ValueId> {
+    ports: &[(&str, ValueId)],
+) -> Result<Option<ValueId>> {
     fragment.validate().map_err(|error| fault(plugin, error.to_string()))?;
     let mut copier = Copier::new(fragment, plugin);
-    let names = ["q", "k", "v", "g", "beta", step::name::SEQUENCES, step::name::ROLLBACK];
-    let [q, k, v, g, beta] = ports.inputs;
-    let given = [q, k, v, g, beta, ports.sequences, ports.rollback];
     for (index, value) in fragment.values().iter().enumerate() {
         let from = ValueId(index as u32);
         let to = match value.kind {
@@ -241,16 +240,17 @@ pub(crate) fn inline_delta_net(
                 return Err(fault(plugin, format!("its fragment has a weight, `{}`", value.name)));
             }
             ValueKind::State(kind) => {
-                let name = format!("blk.{layer}.{plugin}/{}", value.name);
+                let name = layer_state(layer, plugin, &value.name);
                 b.state(&name, kind, value.dtype, value.shape.dims())
             }
             // Counts of live rows are those of the ports.
             ValueKind::Parameter { .. } if value.name.ends_with("_count") => continue,
             ValueKind::Parameter { .. } => {
-                let port = names.iter().position(|name| *name == value.name);
-                let to = port.map(|port| given[port]).filter(|&to| copier.fits(b, from, to));
+                let port = ports.iter().find(|(name, _)| *name == value.name);
+                let to = port.map(|(_, port)| *port).filter(|&to| copier.fits(b, from, to));
                 to.ok_or_else(|| {
-                    fault(plugin, format!("its fragment takes `{}` {}, which the layer lacks", value.name, value.shape))
+                    let (name, shape) = (&value.name, value.shape);
+                    fault(plugin, format!("its fragment takes `{name}` {shape}, which the layer lacks"))
                 })?
             }
         };
@@ -259,8 +259,37 @@ pub(crate) fn inline_delta_net(
     for node in fragment.nodes() {
         copier.node(b, node)?;
     }
-    let out = fragment.result("o").ok_or_else(|| fault(plugin, "its fragment has no result `o`"))?;
-    let out = copier.get(out.value)?;
+    fragment.result("o").map(|out| copier.get(out.value)).transpose()
+}
+
+/// Name of a rollback strategy's state of a layer.
+pub(crate) fn layer_state(layer: u32, plugin: &str, state: &str) -> String {
+    format!("blk.{layer}.{plugin}/{state}")
+}
+
+/// The part of a Gated DeltaNet layer that keeps state.
+///
+/// # Errors
+/// Those of [`inline_layer`]; no result, or one of another shape.
+pub(crate) fn inline_delta_net(
+    b: &mut Builder,
+    fragment: &Graph,
+    plugin: &str,
+    layer: u32,
+    ports: &DeltaNetPorts,
+) -> Result<ValueId> {
+    let [q, k, v, g, beta] = ports.inputs;
+    let named = [
+        ("q", q),
+        ("k", k),
+        ("v", v),
+        ("g", g),
+        ("beta", beta),
+        (step::name::SEQUENCES, ports.sequences),
+        (step::name::ROLLBACK, ports.rollback),
+    ];
+    let out = inline_layer(b, fragment, plugin, layer, &named)?;
+    let out = out.ok_or_else(|| fault(plugin, "its fragment has no result `o`"))?;
     if b.dims(out) != b.dims(v) {
         return Err(fault(plugin, format!("its fragment makes {:?} from values of {:?}", b.dims(out), b.dims(v))));
     }

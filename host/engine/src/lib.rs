@@ -18,6 +18,7 @@ mod memory;
 mod model;
 mod programs;
 mod sampling;
+mod saved;
 mod speculation;
 mod step;
 mod strategies;

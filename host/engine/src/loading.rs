@@ -96,11 +96,12 @@ fn plan_context(
     let keys = programs::keys(options.microbatch, options.outputs);
     let parts = TargetParts { taps: &setup.taps, rollback: setup.rollback.as_ref() };
     let target = keys.iter().map(|&key| programs::build(model, context, &parts, key));
-    let strategies = setup
-        .programs
-        .iter()
-        .map(|p| programs::build_strategy(model, context, &p.plugin, p.ring_blocks, &p.graph));
-    let graphs = target.chain(strategies).collect::<Result<Vec<ProgramGraph>>>()?;
+    let strategies = setup.programs.iter().map(|p| programs::build_strategy(model, context, p));
+    let mut graphs = target.chain(strategies).collect::<Result<Vec<ProgramGraph>>>()?;
+    let rolled = graphs.first().map(|graph| graph.rolled.clone()).unwrap_or_default();
+    if let Some(client) = setup.rollback.as_ref().filter(|_| !rolled.is_empty()) {
+        graphs.push(programs::build_settle(client, &rolled)?);
+    }
     let uses = weight_uses(graphs.iter().map(|g| &g.graph));
     model.check_weight_types(plugin, &uses)?;
     let layouts = backend
@@ -231,6 +232,15 @@ fn plan(
             .map_err(EngineError::backend(backend.plugin(), "planning a step"))?;
         if let Some((node, reason)) = plan.summary().refusal() {
             let operation = &graph.nodes()[node].operation;
+            if let Some((plugin, program)) = &built.owner {
+                return Err(EngineError::Strategy {
+                    plugin: plugin.clone(),
+                    what: format!(
+                        "backend `{}` cannot run its program `{program}`: {operation}: {reason}",
+                        backend.plugin()
+                    ),
+                });
+            }
             return Err(EngineError::Unsupported {
                 file: model.file_name(),
                 what: format!("backend `{}` cannot run it: {operation}: {reason}", backend.plugin()),
@@ -364,6 +374,65 @@ impl Loaded {
         }
         self.ensure_loaded(index)?;
         Ok(index)
+    }
+
+    /// Index of the graph that settles recurrent state, if a rollback strategy needs one; it is the last.
+    pub fn settle_program(&mut self) -> Result<Option<usize>> {
+        let last = self.programs.len() - 1;
+        let settles = |(_, name): &(String, String)| name == programs::SETTLE;
+        if !self.programs[last].built.owner.as_ref().is_some_and(settles) {
+            return Ok(None);
+        }
+        self.ensure_loaded(last)?;
+        Ok(Some(last))
+    }
+
+    /// Copies entries of a state out, in canonical form, or in.
+    pub fn move_state(&mut self, state: &str, first: u32, count: u32, bytes: &mut Vec<u8>, out: bool) -> Result<()> {
+        let place = self.programs.iter().enumerate().find_map(|(index, program)| {
+            let graph = &program.built.graph;
+            let position = graph.states().position(|id| graph.value(id).name == state)?;
+            let id = graph.states().nth(position)?;
+            Some((index, position as u32, graph.value(id)))
+        });
+        let Some((index, position, value)) = place else {
+            return Err(EngineError::Request(format!("no graph has the state `{state}`")));
+        };
+        let entry = value.bytes().unwrap_or(0) / u64::from(value.shape.first().max(1));
+        let length = (entry * u64::from(count)) as usize;
+        self.ensure_loaded(index)?;
+        let plugin = self.device.plugin().to_owned();
+        let executable = self.executables[index]
+            .as_mut()
+            .ok_or_else(|| EngineError::Request("the step's executable is not loaded".into()))?;
+        if out {
+            bytes.clear();
+            bytes.resize(length, 0);
+            executable
+                .export_state(position, first, count, bytes)
+                .map_err(EngineError::backend(&plugin, format!("saving the state `{state}`")))
+        } else {
+            executable
+                .import_state(position, first, count, bytes)
+                .map_err(EngineError::backend(&plugin, format!("restoring the state `{state}`")))
+        }
+    }
+
+    /// All states, each once: value of a graph, and the blocks of the ring of the strategy that it belongs to.
+    pub fn all_states(&self) -> Vec<(paceline_plugin_api::graph::Value, u32)> {
+        let mut seen = std::collections::HashSet::new();
+        let mut all = Vec::new();
+        for program in &self.programs {
+            let graph = &program.built.graph;
+            for id in graph.states() {
+                let value = graph.value(id);
+                if seen.insert(value.name.clone()) {
+                    all.push((value.clone(), program.built.ring_blocks));
+                }
+            }
+        }
+        all.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+        all
     }
 
     fn ensure_loaded(&mut self, index: usize) -> Result<()> {

@@ -2,12 +2,13 @@
 
 use crate::error::{EngineError, Result};
 use crate::families::{Closed, Ports};
-use crate::fragments::{inline_delta_net, inline_family};
+use crate::fragments::{inline_delta_net, inline_family, inline_layer};
 use crate::model::Model;
+use crate::strategies::DeclaredProgram;
 use crate::step::{ContextShape, GroupOffsets, OutputOffsets, StepInputs, UpdateOffsets, output_name};
 use paceline_plugin_api::backend::{NodePlan, PlanSummary};
 use paceline_plugin_api::client::RollbackClient;
-use paceline_plugin_api::graph::step::Tap;
+use paceline_plugin_api::graph::step::{Tap, name};
 use paceline_plugin_api::graph::{Builder, DType, Graph, ValueId};
 use paceline_plugin_api::strategy::{DeltaNetPorts, DeltaNetShape};
 use std::collections::BTreeSet;
@@ -56,8 +57,12 @@ pub(crate) struct ProgramGraph {
     pub updates: Option<UpdateOffsets>,
     /// Of the target's graphs.
     pub target: Option<TargetPlaces>,
-    /// Blocks of the ring of the strategy that the graph belongs to.
+    /// The strategy that the graph belongs to, and the program's name.
+    pub owner: Option<(String, String)>,
+    /// Blocks of that strategy's ring.
     pub ring_blocks: u32,
+    /// Recurrent layers whose state a rollback strategy keeps.
+    pub rolled: Vec<(u32, DeltaNetShape)>,
 }
 
 /// What only the target's graphs have.
@@ -73,6 +78,8 @@ pub(crate) struct TargetPlaces {
 struct TargetPorts<'a> {
     parts: &'a TargetParts<'a>,
     hidden: u32,
+    /// Recurrent layers whose state a rollback strategy keeps.
+    rolled: Vec<(u32, DeltaNetShape)>,
 }
 
 impl TargetPorts<'_> {
@@ -101,6 +108,7 @@ impl Ports for TargetPorts<'_> {
         let (Some(client), Some(rollback)) = (self.parts.rollback, step.rollback) else {
             return Closed.delta_net(b, step, layer, inputs, shape);
         };
+        self.rolled.push((layer, *shape));
         let fragment = client.delta_net(shape).map_err(|source| EngineError::StrategyRefused {
             plugin: client.plugin().to_owned(),
             source,
@@ -124,7 +132,7 @@ pub(crate) fn build(
     let output_rows = b.parameter(output_name::ROWS, DType::I32, &[key.outputs], Some(output_count));
     let (x, faults) = family.embed(&mut b, step.ids);
     b.result("embed_faults", faults);
-    let mut ports = TargetPorts { parts, hidden: family.shape().hidden };
+    let mut ports = TargetPorts { parts, hidden: family.shape().hidden, rolled: Vec::new() };
     let x = family.trunk(&mut b, &step, &mut ports, x)?;
     // Rows are normed one by one, so it does not matter whether they are chosen before or after.
     let hidden = if parts.taps.contains(&Tap::Hidden) {
@@ -156,25 +164,69 @@ pub(crate) fn build(
         groups: vec![GroupOffsets::of_target(&graph)],
         updates: UpdateOffsets::of(&graph),
         target: Some(target),
+        owner: None,
         ring_blocks: 0,
+        rolled: ports.rolled,
         graph,
     })
 }
+
+/// Builds the graph that brings the recurrent layers of one sequence up to the records that are kept.
+pub(crate) fn build_settle(client: &RollbackClient, rolled: &[(u32, DeltaNetShape)]) -> Result<ProgramGraph> {
+    let plugin = client.plugin();
+    let mut b = Builder::new();
+    let alone = DeltaNetShape { sequences: 1, ..rolled.first().map_or(NO_LAYER, |(_, shape)| *shape) };
+    let [sequences, rollback] = DeltaNetPorts::declare_sequences(&mut b, &alone);
+    let ports = [(name::SEQUENCES, sequences), (name::ROLLBACK, rollback)];
+    for (layer, shape) in rolled {
+        let shape = DeltaNetShape { sequences: 1, rows: 1, ..*shape };
+        let fragment = client
+            .settle(&shape)
+            .map_err(|source| EngineError::StrategyRefused { plugin: plugin.to_owned(), source })?;
+        inline_layer(&mut b, &fragment, plugin, *layer, &ports)?;
+    }
+    let graph = b.finish();
+    Ok(ProgramGraph {
+        groups: vec![GroupOffsets::of_target(&graph)],
+        updates: None,
+        target: None,
+        owner: Some((plugin.to_owned(), SETTLE.to_owned())),
+        ring_blocks: 0,
+        rolled: Vec::new(),
+        graph,
+    })
+}
+
+/// Name of the program that settles recurrent state.
+pub(crate) const SETTLE: &str = "settle recurrent state";
+
+/// Stands for the shape of a layer where there is none.
+const NO_LAYER: DeltaNetShape = DeltaNetShape {
+    rows: 1,
+    sequences: 1,
+    slots: 1,
+    depth: 1,
+    key_heads: 1,
+    value_heads: 1,
+    key_width: 1,
+    value_width: 1,
+    scale: 1.0,
+};
 
 /// Builds one graph of a strategy.
 pub(crate) fn build_strategy(
     model: &Model,
     context: &ContextShape,
-    plugin: &str,
-    ring_blocks: u32,
-    graph: &Graph,
+    program: &DeclaredProgram,
 ) -> Result<ProgramGraph> {
-    let graph = inline_family(graph, model.family(), context, plugin)?;
+    let graph = inline_family(&program.graph, model.family(), context, &program.plugin)?;
     Ok(ProgramGraph {
         groups: GroupOffsets::of_strategy(&graph),
         updates: UpdateOffsets::of(&graph),
         target: None,
-        ring_blocks,
+        owner: Some((program.plugin.clone(), program.name.clone())),
+        ring_blocks: program.ring_blocks,
+        rolled: Vec::new(),
         graph,
     })
 }

@@ -24,9 +24,8 @@ fn entries(graph: &Graph, name: &str) -> usize {
 /// Byte offsets of the parameters of a group of rows; those that a graph lacks are left alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupOffsets {
-    /// Most rows and sequences.
+    /// Most rows.
     pub rows: usize,
-    pub sequences: usize,
     row_count: Option<usize>,
     sequence_count: Option<usize>,
     ids: Option<usize>,
@@ -55,7 +54,6 @@ impl GroupOffsets {
         let count = |part: &str| entries(graph, &format!("{prefix}{part}"));
         Self {
             rows: count(name::IDS),
-            sequences: count(name::SEQUENCES),
             row_count: at(name::ROW_COUNT),
             sequence_count: at(name::SEQUENCE_COUNT),
             ids: at(name::IDS),

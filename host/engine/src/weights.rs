@@ -74,6 +74,15 @@ impl<'a> Tensors<'a> {
         Ok(weight)
     }
 
+    /// A table of token ids: only I32 can be.
+    pub fn indices(&self, name: &str, length: u32) -> Result<Weight> {
+        let weight = self.weight(name, &[length])?;
+        if weight.dtype != DType::I32 {
+            return Err(self.unsupported(format!("tensor `{name}` is {}; ids must be I32", weight.dtype)));
+        }
+        Ok(weight)
+    }
+
     /// A tensor if the file has it.
     pub fn optional<T>(&self, name: &str, read: impl FnOnce(&Self, &str) -> Result<T>) -> Result<Option<T>> {
         if self.has(name) { read(self, name).map(Some) } else { Ok(None) }

@@ -259,6 +259,21 @@ pub struct DrafterTable {
     pub explain: Option<unsafe extern "C" fn(drafter: DrafterHandle, out: *mut Str) -> *mut Status>,
     /// The text of the last failed call that returned a number, or null. The caller releases it.
     pub error: Option<unsafe extern "C" fn(drafter: DrafterHandle) -> *mut Status>,
+    /// What the drafter keeps of a sequence besides its states, valid until the next call on the handle. May be absent:
+    /// a restored sequence then begins anew for the drafter.
+    pub save:
+        Option<unsafe extern "C" fn(drafter: DrafterHandle, sequence: u32, out: *mut Bytes) -> *mut Status>,
+    /// The reverse of `save`, after the states were restored: the sequence holds `count` tokens. Without bytes, nothing was
+    /// saved of it.
+    pub restore: Option<
+        unsafe extern "C" fn(
+            drafter: DrafterHandle,
+            sequence: u32,
+            tokens: *const u32,
+            count: usize,
+            saved: Bytes,
+        ) -> i32,
+    >,
 }
 
 // SAFETY: a table is constant for the life of the process and holds function pointers only.
@@ -312,6 +327,15 @@ pub struct RollbackTable {
     /// The fragment of a Gated DeltaNet layer: a graph with the parameters `q`, `k`, `v`, `g`, `beta`, `sequences`
     /// and `rollback`, states of its own, and the result `o`. The bytes are valid until the next call on the handle.
     pub delta_net: Option<
+        unsafe extern "C" fn(
+            rollback: RollbackHandle,
+            shape: *const DeltaNetShape,
+            out: *mut Bytes,
+        ) -> *mut Status,
+    >,
+    /// A graph with the parameters `sequences` and `rollback` and no rows that brings the state `delta` of a layer up to
+    /// the records that are kept, so that it can be saved. The bytes are valid until the next call on the handle.
+    pub settle: Option<
         unsafe extern "C" fn(
             rollback: RollbackHandle,
             shape: *const DeltaNetShape,

@@ -456,6 +456,36 @@ impl DrafterClient {
         self.done(number)
     }
 
+    /// What the drafter keeps of a sequence; `None` if it does not save sequences.
+    ///
+    /// # Errors
+    /// A failure of the drafter.
+    pub fn save(&self, sequence: u32) -> Result<Option<Vec<u8>>> {
+        let Some(save) = abi_function!(self.plugin.table, DrafterTable, save) else { return Ok(None) };
+        let mut bytes = Bytes::new(&[]);
+        // SAFETY: the handle is live; the bytes are copied before the next call.
+        unsafe {
+            match Error::take(save(self.handle, sequence, &raw mut bytes)) {
+                Ok(()) => Ok(Some(bytes.get().to_vec())),
+                Err(error) if error.kind == ErrorKind::Unsupported => Ok(None),
+                Err(error) => Err(error),
+            }
+        }
+    }
+
+    /// The reverse of [`DrafterClient::save`]; the sequence holds `tokens`.
+    ///
+    /// # Errors
+    /// Bytes that are not the drafter's.
+    pub fn restore(&mut self, sequence: u32, tokens: &[u32], saved: &[u8]) -> Result<()> {
+        let restore =
+            abi_function!(self.plugin.table, DrafterTable, restore).ok_or_else(|| missing("restore"))?;
+        // SAFETY: the handle is live, and all arguments outlive the call.
+        let number =
+            unsafe { restore(self.handle, sequence, tokens.as_ptr(), tokens.len(), Bytes::new(saved)) };
+        self.done(number)
+    }
+
     /// What the drafter would tell a user; empty if it says nothing.
     ///
     /// # Errors
@@ -550,8 +580,29 @@ impl RollbackClient {
     /// # Errors
     /// A layer that the strategy cannot roll back; bytes that are no graph.
     pub fn delta_net(&self, shape: &DeltaNetShape) -> Result<Graph> {
-        let fragment =
+        let get =
             abi_function!(self.plugin.table, RollbackTable, delta_net).ok_or_else(|| missing("delta_net"))?;
+        self.graph(shape, get)
+    }
+
+    /// What brings a layer's state up to the records that are kept.
+    ///
+    /// # Errors
+    /// A layer that the strategy cannot roll back; bytes that are no graph; a strategy that lacks the function.
+    pub fn settle(&self, shape: &DeltaNetShape) -> Result<Graph> {
+        let get = abi_function!(self.plugin.table, RollbackTable, settle).ok_or_else(|| missing("settle"))?;
+        self.graph(shape, get)
+    }
+
+    fn graph(
+        &self,
+        shape: &DeltaNetShape,
+        get: unsafe extern "C" fn(
+            rollback: abi::RollbackHandle,
+            shape: *const abi::DeltaNetShape,
+            out: *mut Bytes,
+        ) -> *mut abi::Status,
+    ) -> Result<Graph> {
         let shape = abi::DeltaNetShape {
             size: size_of::<abi::DeltaNetShape>(),
             rows: shape.rows,
@@ -568,7 +619,7 @@ impl RollbackClient {
         let mut bytes = Bytes::new(&[]);
         // SAFETY: the handle is live, arguments outlive the call, and the bytes are read before the next one.
         unsafe {
-            Error::take(fragment(self.handle, &raw const shape, &raw mut bytes))?;
+            Error::take(get(self.handle, &raw const shape, &raw mut bytes))?;
             Graph::from_bytes(bytes.get()).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
         }
     }

@@ -329,6 +329,11 @@ impl Builder {
         self.one("rows_load", &[state, cells], &[])
     }
 
+    /// `lookup/1`: the entries of `table`, a weight of i32, that `ids` names.
+    pub fn lookup(&mut self, ids: ValueId, table: ValueId) -> ValueId {
+        self.one("lookup", &[ids, table], &[])
+    }
+
     /// `conv_causal/1` with silu.
     pub fn conv_causal_silu(
         &mut self,

@@ -12,6 +12,7 @@
 //! | `nextn.kv_only` | as `nextn.full` → nothing: fills the block's KV cache with the same values |
 //! | `nextn.head` | hidden states of the block → logits f32\[R, vocabulary\] |
 //! | `nextn.draft_head` | hidden states of the block → logits f32\[R, kept\] over the kept tokens only |
+//! | `nextn.draft_ids` | indices into the kept tokens i32\[R\] → token ids i32\[R\] |
 
 use super::step::StepInputs;
 use super::{Builder, DType, Shape, ValueId};
@@ -33,6 +34,9 @@ pub const NEXTN_KV_ONLY: &str = "nextn.kv_only";
 pub const NEXTN_HEAD: &str = "nextn.head";
 /// The prediction block's head over a part of the vocabulary.
 pub const NEXTN_DRAFT_HEAD: &str = "nextn.draft_head";
+
+/// From indices of the head over a part of the vocabulary to token ids.
+pub const NEXTN_DRAFT_IDS: &str = "nextn.draft_ids";
 
 /// An output of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +62,13 @@ impl Builder {
     pub fn row_fragment(&mut self, name: &str, x: ValueId, width: u32) -> ValueId {
         let rows = self.dims(x)[0];
         self.fragment(name, &[x], &[FragmentOutput::rows(rows, width)])[0]
+    }
+
+    /// [`NEXTN_DRAFT_IDS`].
+    pub fn nextn_draft_ids(&mut self, indices: ValueId) -> ValueId {
+        let shape = Shape::new(&self.dims(indices)[..1]).expect("one dimension is at most four");
+        self.fragment(NEXTN_DRAFT_IDS, &[indices], &[FragmentOutput { dtype: DType::I32, shape, rows: true }])
+            [0]
     }
 
     /// [`NEXTN_FULL`].

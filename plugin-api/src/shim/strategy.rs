@@ -218,6 +218,7 @@ pub(super) unsafe fn read_settings(
 struct Cell<D> {
     drafter: Mutex<D>,
     explanation: Mutex<String>,
+    saved: Mutex<Vec<u8>>,
     /// Width of the rows of distributions.
     vocabulary: usize,
 }
@@ -249,6 +250,8 @@ impl<I: DrafterInstance> Drafters<I> {
         truncate: Some(Self::truncate),
         explain: Some(Self::explain),
         error: Some(Self::error),
+        save: Some(Self::save),
+        restore: Some(Self::restore),
     };
 
     unsafe extern "C" fn create(
@@ -265,7 +268,7 @@ impl<I: DrafterInstance> Drafters<I> {
             };
             let drafter = I::get().create(&facts, &settings, &mut session)?;
             let vocabulary = facts.vocabulary as usize;
-            let cell = Cell { drafter: Mutex::new(drafter), explanation: Mutex::default(), vocabulary };
+            let cell = Cell { drafter: Mutex::new(drafter), explanation: Mutex::default(), saved: Mutex::default(), vocabulary };
             // SAFETY: the caller passes a place for the handle.
             unsafe { write(out, Handle::leak(cell)) }
         })
@@ -394,6 +397,32 @@ impl<I: DrafterInstance> Drafters<I> {
         })
     }
 
+    unsafe extern "C" fn save(drafter: abi::DrafterHandle, sequence: u32, out: *mut Bytes) -> *mut Status {
+        guard(|| {
+            // SAFETY: the caller passes a live drafter and a place for the bytes.
+            unsafe {
+                Handle::<Cell<Made<I>>>::get(drafter)?.call(|cell| {
+                    let saved = lock(&cell.drafter).save(sequence)?;
+                    let saved = saved.ok_or_else(|| Error::unsupported("the drafter does not save sequences"))?;
+                    let mut kept = lock(&cell.saved);
+                    *kept = saved;
+                    write(out, Bytes::new(&kept))
+                })
+            }
+        })
+    }
+
+    unsafe extern "C" fn restore(
+        drafter: abi::DrafterHandle,
+        sequence: u32,
+        tokens: *const u32,
+        count: usize,
+        saved: Bytes,
+    ) -> i32 {
+        // SAFETY: the caller passes a live drafter, `count` tokens and readable bytes.
+        unsafe { Self::hot(drafter, |d| d.restore(sequence, slice(tokens, count)?, saved.get())) }
+    }
+
     unsafe extern "C" fn error(drafter: abi::DrafterHandle) -> *mut Status {
         // SAFETY: the caller passes a live drafter.
         match unsafe { Handle::<Cell<Made<I>>>::get(drafter) } {
@@ -424,6 +453,7 @@ impl<I: RollbackInstance> Rollbacks<I> {
         create: Some(Self::create),
         free: Some(Self::free),
         delta_net: Some(Self::delta_net),
+        settle: Some(Self::settle),
     };
 
     unsafe extern "C" fn create(
@@ -449,33 +479,56 @@ impl<I: RollbackInstance> Rollbacks<I> {
         unsafe { Handle::<RollbackCell<Rolled<I>>>::free(rollback) };
     }
 
-    unsafe extern "C" fn delta_net(
+    /// A graph of the strategy for a layer.
+    ///
+    /// # Safety
+    /// As the table's functions.
+    unsafe fn graph(
         rollback: abi::RollbackHandle,
         shape: *const abi::DeltaNetShape,
         out: *mut Bytes,
+        make: impl FnOnce(&Rolled<I>, &DeltaNetShape) -> Result<Graph>,
     ) -> *mut Status {
         guard(|| {
             // SAFETY: the caller passes a live strategy, readable arguments and a place for the bytes.
             unsafe {
                 let given = read_argument(shape)?;
+                let shape = DeltaNetShape {
+                    rows: given.rows,
+                    sequences: given.sequences,
+                    slots: given.slots,
+                    depth: given.depth,
+                    key_heads: given.key_heads,
+                    value_heads: given.value_heads,
+                    key_width: given.key_width,
+                    value_width: given.value_width,
+                    scale: given.scale,
+                };
                 Handle::<RollbackCell<Rolled<I>>>::get(rollback)?.call(|cell| {
-                    let graph = cell.rollback.delta_net(&DeltaNetShape {
-                        rows: given.rows,
-                        sequences: given.sequences,
-                        slots: given.slots,
-                        depth: given.depth,
-                        key_heads: given.key_heads,
-                        value_heads: given.value_heads,
-                        key_width: given.key_width,
-                        value_width: given.value_width,
-                        scale: given.scale,
-                    })?;
                     let mut kept = lock(&cell.bytes);
-                    *kept = graph.to_bytes();
+                    *kept = make(&cell.rollback, &shape)?.to_bytes();
                     write(out, Bytes::new(&kept))
                 })
             }
         })
+    }
+
+    unsafe extern "C" fn delta_net(
+        rollback: abi::RollbackHandle,
+        shape: *const abi::DeltaNetShape,
+        out: *mut Bytes,
+    ) -> *mut Status {
+        // SAFETY: the same contract.
+        unsafe { Self::graph(rollback, shape, out, |strategy, shape| strategy.delta_net(shape)) }
+    }
+
+    unsafe extern "C" fn settle(
+        rollback: abi::RollbackHandle,
+        shape: *const abi::DeltaNetShape,
+        out: *mut Bytes,
+    ) -> *mut Status {
+        // SAFETY: the same contract.
+        unsafe { Self::graph(rollback, shape, out, |strategy, shape| strategy.settle(shape)) }
     }
 }
 

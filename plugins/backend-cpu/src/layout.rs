@@ -15,7 +15,7 @@ const PACKED: u64 = 0x100;
 /// How a weight lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// f32, row-major.
+    /// f32 or i32, row-major.
     Elements,
     /// Panels of 16 rows.
     Packed(WeightType),
@@ -70,8 +70,9 @@ pub(crate) fn choose(weight: &WeightUse) -> Result<WeightLayout> {
     let elements = weight.uses.contains(Uses::ELEMENTS);
     let packed = weight.uses.0 & (Uses::GATHER.union(Uses::PRODUCT)).0 != 0;
     let layout = match (elements, packed) {
-        (true, false) if weight.dtype == DType::F32 => Layout::Elements,
-        (true, false) => return Err(named("elements must be f32")),
+        // Tables of indices are as wide.
+        (true, false) if [DType::F32, DType::I32].contains(&weight.dtype) => Layout::Elements,
+        (true, false) => return Err(named("elements must be f32 or i32")),
         (false, true) => Layout::Packed(
             WeightType::from_gguf_id(weight.dtype.0)
                 .ok_or_else(|| named("the CPU backend has no kernels for this type"))?,

@@ -72,7 +72,9 @@ pub(crate) fn architecture(session: &dyn Session) -> Result<()> {
 pub(crate) fn variants(session: &dyn Session) -> Result<()> {
     for (name, kind) in OTHER_TENSORS {
         if session.tensor(Source::Draft, name).is_some() {
-            return unsupported(format!("the drafter's file has tensor `{name}`: {kind} is not supported yet"));
+            return unsupported(format!(
+                "the drafter's file has tensor `{name}`: {kind} is not supported yet"
+            ));
         }
     }
     for (key, kind) in OTHER_KEYS {
@@ -93,7 +95,8 @@ pub(crate) fn variants(session: &dyn Session) -> Result<()> {
         ));
     }
     // A positive factor, or a cap, changes no order of logits, and only the largest one is asked for.
-    if session.number(Source::Draft, "dflash.logit_scale").is_some_and(|scale| scale.is_nan() || scale <= 0.0) {
+    if session.number(Source::Draft, "dflash.logit_scale").is_some_and(|scale| scale.is_nan() || scale <= 0.0)
+    {
         return unsupported("the drafter's file has a `dflash.logit_scale` that is not positive".into());
     }
     Ok(())
@@ -217,7 +220,9 @@ pub(crate) fn windows(session: &dyn Session, layers: u32) -> Result<Vec<u32>> {
 /// A tensor that must be there with these dimensions, outermost first. Vectors are f32.
 pub(crate) fn tensor(session: &dyn Session, name: &str, dims: &[u32]) -> Result<TensorFacts> {
     let Some(tensor) = session.tensor(Source::Draft, name) else {
-        return unsupported(format!("the drafter's file has no tensor `{name}`: it is incomplete, convert it anew"));
+        return unsupported(format!(
+            "the drafter's file has no tensor `{name}`: it is incomplete, convert it anew"
+        ));
     };
     if tensor.dims != dims {
         // As files and their tools say it: innermost first.

@@ -48,7 +48,12 @@ pub struct Block {
 impl DrafterPlugin for Dflash {
     type Drafter = Block;
 
-    fn create(&self, facts: &Facts, settings: &[(String, String)], session: &mut dyn Session) -> Result<Block> {
+    fn create(
+        &self,
+        facts: &Facts,
+        settings: &[(String, String)],
+        session: &mut dyn Session,
+    ) -> Result<Block> {
         if let Some((key, _)) = settings.iter().find(|(key, _)| TREE_SETTINGS.contains(&key.as_str())) {
             return Err(Error::unsupported(format!(
                 "draft trees are not supported yet: leave out setting `{key}`"
@@ -198,7 +203,10 @@ impl Drafter for Block {
             self.fills
         );
         if self.depth > self.most {
-            text.push_str(&format!("; a depth of {} was asked for, {} is the most here", self.depth, self.most));
+            text.push_str(&format!(
+                "; a depth of {} was asked for, {} is the most here",
+                self.depth, self.most
+            ));
         }
         if self.not_finite > 0 {
             text.push_str(&format!("; {} drafts dropped at logits that were not numbers", self.not_finite));

@@ -64,12 +64,15 @@ impl Keys<'_> {
     fn positive(&self, key: &str, default: Option<f64>) -> Result<f64> {
         let key = format!("dflash.{key}");
         let value = self.0.number(Source::Draft, &key).or(default);
-        let value = value.ok_or_else(|| Error::unsupported(format!("the drafter's file has no key `{key}`")))?;
+        let value =
+            value.ok_or_else(|| Error::unsupported(format!("the drafter's file has no key `{key}`")))?;
         // Graphs carry f32 factors, so what becomes 0 or infinite as one is out of range.
         if (value as f32).is_finite() && value as f32 > 0.0 {
             return Ok(value);
         }
-        Err(Error::unsupported(format!("the drafter's file has the value {value} for `{key}`; it must be positive")))
+        Err(Error::unsupported(format!(
+            "the drafter's file has the value {value} for `{key}`; it must be positive"
+        )))
     }
 }
 
@@ -93,7 +96,8 @@ impl DraftModel {
         checks::cache_types(facts, head_width)?;
         let rotary = keys.optional("rope.dimension_count", head_width, MOST_WIDTH)?;
         checks::rotary(session, rotary, head_width)?;
-        let mask = session.require(Source::Draft, "tokenizer.ggml.mask_token_id", 0..=facts.vocabulary - 1)?;
+        let mask =
+            session.require(Source::Draft, "tokenizer.ggml.mask_token_id", 0..=facts.vocabulary - 1)?;
         let mut model = Self {
             layers,
             heads,
@@ -124,7 +128,9 @@ impl DraftModel {
     fn take_weights(&mut self, facts: &Facts, session: &dyn Session, inner: u32) -> Result<()> {
         let hidden = facts.hidden;
         let size = |parts: u32, width: u32, what: &str| {
-            parts.checked_mul(width).ok_or_else(|| Error::unsupported(format!("the drafter's {what} are too wide")))
+            parts
+                .checked_mul(width)
+                .ok_or_else(|| Error::unsupported(format!("the drafter's {what} are too wide")))
         };
         let queries = size(self.heads, self.head_width, "heads")?;
         let keys = size(self.kv_heads, self.head_width, "heads")?;

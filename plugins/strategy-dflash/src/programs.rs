@@ -128,7 +128,8 @@ impl GraphBuilder<'_> {
         caches
     }
 
-    /// The rows of a group enter the ring: their features, fused, are the rows of all layers.
+    /// The rows of a group enter the ring: their features, fused, are the rows of all layers. Features are taken as
+    /// they are, since no operation replaces numbers that are not finite; a draft that meets them is dropped.
     fn enter(&self, b: &mut Builder, step: &StepInputs) {
         let facts = self.facts;
         let entries = step.staged(b);
@@ -213,8 +214,7 @@ impl GraphBuilder<'_> {
 
         let norm = self.weight(b, layer, "ffn_norm");
         let u = b.rms_norm(x, norm, model.eps);
-        let [gate, up, down] =
-            ["ffn_gate", "ffn_up", "ffn_down"].map(|part| self.weight(b, layer, part));
+        let [gate, up, down] = ["ffn_gate", "ffn_up", "ffn_down"].map(|part| self.weight(b, layer, part));
         let (gate, up) = (b.linear(u, gate), b.linear(u, up));
         let inner = b.glu(gate, up, "silu");
         let out = b.linear(inner, down);

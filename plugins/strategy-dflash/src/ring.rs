@@ -2,8 +2,9 @@
 //! in it.
 //!
 //! Position p is in cell p modulo the ring's rows. A draft at frontier f sees the positions from f + 1 - window on and
-//! writes as far as f plus its length, so the ring has two blocks more than the window: what a draft writes, or a
-//! prompt's last rows, never takes the place of a position that the next draft sees.
+//! writes as far as f plus its length, so with a block more than the window no draft takes the place of a position that
+//! the next one sees. Another block lets a text be cut by that much without a pause: what was overwritten does not come
+//! back, and until the window has moved on from there nothing is drafted.
 
 use paceline_plugin_api::graph::ops::KV_BLOCK;
 use paceline_plugin_api::graph::step::ContextShape;

@@ -43,6 +43,8 @@ struct Rows {
     waiting: Vec<u32>,
     /// The last draft's anchor, whose row that draft filled in.
     anchor: u32,
+    /// Earlier hidden states were never seen, so nothing can be drafted until the sequence begins anew.
+    lost: bool,
 }
 
 impl DrafterPlugin for MtpChain {
@@ -179,7 +181,7 @@ impl Drafter for Mtp {
 
     fn begin(&mut self, sequence: u32) -> Result<()> {
         let rows = self.rows(sequence)?;
-        rows.filled = 0;
+        (rows.filled, rows.lost) = (0, false);
         rows.waiting.clear();
         Ok(())
     }
@@ -192,6 +194,9 @@ impl Drafter for Mtp {
         tokens: &[u32],
     ) -> Result<()> {
         let rows = self.rows(sequence)?;
+        if rows.lost {
+            return Ok(());
+        }
         if rows.filled == position + 1 && tokens.first() != Some(&rows.anchor) {
             // The draft's anchor did not become part of the text.
             rows.filled = position;
@@ -211,7 +216,7 @@ impl Drafter for Mtp {
         }
         let rows = self.rows(request.sequence)?;
         rows.filled = rows.filled.min(request.frontier);
-        if rows.filled + rows.waiting.len() as u32 != request.frontier {
+        if rows.lost || rows.filled + rows.waiting.len() as u32 != request.frontier {
             // Its hidden states were not seen: nothing to draft from.
             return Ok(());
         }
@@ -238,6 +243,29 @@ impl Drafter for Mtp {
         let rows = self.rows(sequence)?;
         rows.filled = rows.filled.min(length);
         rows.waiting.truncate((length - rows.filled) as usize);
+        Ok(())
+    }
+
+    fn save(&self, sequence: u32) -> Result<Option<Vec<u8>>> {
+        Ok(self.sequences.get(sequence as usize).map(|rows| rows.filled.to_le_bytes().to_vec()))
+    }
+
+    fn restore(&mut self, sequence: u32, tokens: &[u32], saved: &[u8]) -> Result<()> {
+        if saved.is_empty() {
+            let rows = self.rows(sequence)?;
+            (rows.filled, rows.lost) = (0, !tokens.is_empty());
+            rows.waiting.clear();
+            return Ok(());
+        }
+        let filled = saved
+            .try_into()
+            .map(u32::from_le_bytes)
+            .map_err(|_| Error::invalid("what was saved of the sequence is not this drafter's"))?;
+        let rows = self.rows(sequence)?;
+        rows.lost = false;
+        rows.filled = filled.min(tokens.len() as u32);
+        rows.waiting.clear();
+        rows.waiting.extend_from_slice(&tokens[rows.filled as usize..]);
         Ok(())
     }
 

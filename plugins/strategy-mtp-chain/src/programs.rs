@@ -208,6 +208,7 @@ impl GraphBuilder<'_> {
         let head = if self.form.trimmed { fragment::NEXTN_DRAFT_HEAD } else { fragment::NEXTN_HEAD };
         let logits = b.row_fragment(head, hidden, self.head_rows);
         let (id, faults) = b.argmax(logits);
+        let id = if self.form.trimmed { b.nextn_draft_ids(id) } else { id };
         b.result(&format!("faults.{number}"), faults);
         if self.form.probabilities {
             let probabilities = b.softmax(logits);

@@ -131,6 +131,27 @@ impl Drafter for Ngram {
         Ok(())
     }
 
+    fn save(&self, sequence: u32) -> Result<Option<Vec<u8>>> {
+        let text = self.sequences.get(sequence as usize);
+        Ok(text.map(|text| text.allowed.to_le_bytes().to_vec()))
+    }
+
+    fn restore(&mut self, sequence: u32, tokens: &[u32], saved: &[u8]) -> Result<()> {
+        let (most, first) = (self.most, first(self.start, self.most));
+        let allowed = match saved {
+            [] => first,
+            saved => saved
+                .try_into()
+                .map(u32::from_le_bytes)
+                .map_err(|_| Error::invalid("what was saved of the sequence is not this drafter's"))?,
+        };
+        let text = self.text(sequence)?;
+        text.allowed = allowed.clamp(1, most);
+        text.index.truncate(0);
+        tokens.iter().for_each(|&token| text.index.push(token));
+        Ok(())
+    }
+
     fn explain(&self) -> String {
         let lengths: Vec<String> = self.sequences.iter().map(|text| text.allowed.to_string()).collect();
         format!("drafts may now have {} tokens", lengths.join(", "))

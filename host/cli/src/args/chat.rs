@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::args::{EngineArgs, ModelArg, OutputArgs, SamplingArgs};
+use crate::args::{EngineArgs, ModelArg, OutputArgs, SamplingArgs, StrategyArgs};
 
 /// Arguments of `chat`.
 #[derive(Debug, clap::Args)]
@@ -40,6 +40,9 @@ pub struct ChatArgs {
 
     #[command(flatten)]
     pub sampling: SamplingArgs,
+
+    #[command(flatten)]
+    pub strategies: StrategyArgs,
 
     #[command(flatten)]
     pub engine: EngineArgs,

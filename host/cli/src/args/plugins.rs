@@ -26,9 +26,11 @@ pub enum PluginsCommand {
     ///
     /// The file is looked at, then loaded in a process of its own, where the plugin is held against its descriptor.
     Verify(PluginsVerifyArgs),
-    /// Run the conformance suite on a backend; exit code 1 if a case fails
+    /// Run the conformance suite on a backend, or hold a strategy against its contract; exit code 1 if a case fails
     ///
-    /// What the backend says that it cannot do counts as refused, not as failed. The plugin runs in this process.
+    /// What a backend says that it cannot do counts as refused, not as failed. Of a strategy only what needs no model is
+    /// tested: its tables, its settings, and a text that is followed; what it guesses, `paceline bench` shows on a model.
+    /// The plugin runs in this process.
     Test(PluginsTestArgs),
 }
 
@@ -69,7 +71,7 @@ pub struct PluginsVerifyArgs {
 /// Arguments of `plugins test`.
 #[derive(Debug, clap::Args)]
 pub struct PluginsTestArgs {
-    /// Id of a backend, or the path of its shared library
+    /// Id of a plugin, or the path of its shared library
     #[arg(value_name = "PLUGIN")]
     pub backend: PathBuf,
 

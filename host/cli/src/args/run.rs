@@ -2,7 +2,7 @@
 
 use clap::builder::NonEmptyStringValueParser;
 
-use crate::args::{EngineArgs, ModelArg, OutputArgs, PromptArgs};
+use crate::args::{EngineArgs, ModelArg, OutputArgs, PromptArgs, StrategyArgs};
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -46,6 +46,9 @@ pub struct RunArgs {
 
     #[command(flatten)]
     pub sampling: SamplingArgs,
+
+    #[command(flatten)]
+    pub strategies: StrategyArgs,
 
     #[command(flatten)]
     pub engine: EngineArgs,

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::args::ChatArgs;
 use crate::commands::run_report::{Ending, statistics};
+use crate::commands::speculation_report::Speculation;
 use crate::conversation::Conversation;
 use crate::engine_setup::Setup;
 use crate::exit::Exit;
@@ -24,7 +25,7 @@ const FULL_HINT: &str = "type `/clear` to start over, or give a larger `--ctx`";
 
 /// Runs the command.
 pub fn run(args: &ChatArgs, app: &mut App) -> Result<Exit, Failure> {
-    let setup = Setup::new(&args.model, &args.engine, app)?;
+    let mut setup = Setup::with_strategies(&args.model, &args.engine, &args.strategies, app)?;
     let sampler_options = sampling::options(&args.sampling);
     let sampler = Sampler::new(sampler_options.clone(), setup.model.shape().vocabulary as usize)?;
     let mut conversation = Conversation::new(&setup, args.template.as_deref(), args.system.as_deref())?;
@@ -93,7 +94,10 @@ impl Chat<'_> {
             self.sampler =
                 Sampler::new(self.sampler_options.clone(), self.setup.model.shape().vocabulary as usize)?;
         }
+        self.engine.clear_speculation_report();
+        let runs_before = self.engine.run_counts();
         let (text, report) = self.generate(prompt, printer)?;
+        let speculation = Speculation::of(&self.engine, runs_before);
         let ending = Ending::from(report.stop);
         if self.args.output.json {
             printer.json_line(&json!({
@@ -102,6 +106,7 @@ impl Chat<'_> {
                 "prompt_tokens_processed": report.prompt_tokens,
                 "generated": report.generated_tokens,
                 "stop": ending.code(),
+                "speculation": speculation.as_ref().map(Speculation::as_json),
             }))?;
         } else {
             printer.line("")?;
@@ -113,6 +118,10 @@ impl Chat<'_> {
             printer.warning(format_args!("{message}; {FULL_HINT}"));
         }
         printer.detail(statistics(&report, &ending, &self.sampler_options));
+        if let Some(speculation) = speculation {
+            printer.detail(speculation.line());
+            speculation.details().into_iter().for_each(|line| printer.detail(line));
+        }
         Ok(text)
     }
 

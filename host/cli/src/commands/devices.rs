@@ -60,7 +60,7 @@ fn wanted_backends(registry: &Registry, args: &BackendArgs) -> Result<Vec<String
         Some(id) => vec![registry.backend(Some(id))?.plugin().to_owned()],
         None => registry.plugins().iter().filter(|it| it.is_backend()).map(|it| it.id()).collect(),
     };
-    check_settings(registry, args, &backends)?;
+    check_settings(registry, &args.set, &backends)?;
     Ok(backends)
 }
 

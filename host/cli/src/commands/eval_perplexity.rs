@@ -18,7 +18,7 @@ const DEFAULT_WINDOW: u32 = 512;
 
 /// Runs the command.
 pub fn run(args: &PerplexityArgs, app: &mut App) -> Result<Exit, Failure> {
-    let setup = Setup::new(&args.model, &args.engine, app)?;
+    let mut setup = Setup::new(&args.model, &args.engine, app)?;
     let typed = input::file_or_stdin(args.file.as_deref())?;
     let mut ids = tokenizer::encode(&setup.tokenizer, &typed, false)?;
     ids.truncate(args.tokens.unwrap_or(usize::MAX));

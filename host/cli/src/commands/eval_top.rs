@@ -20,7 +20,7 @@ type Top = Vec<(u32, f32)>;
 
 /// Runs the command.
 pub fn run(args: &TopArgs, app: &mut App) -> Result<Exit, Failure> {
-    let setup = Setup::new(&args.model, &args.engine, app)?;
+    let mut setup = Setup::new(&args.model, &args.engine, app)?;
     let ids = if args.ids.is_empty() {
         tokenizer::encode(&setup.tokenizer, &input::prompt(&args.prompt)?, args.special)?
     } else {

@@ -1,6 +1,5 @@
 //! The commands, one file each. A new command is a variant in `args`, a file here, and an arm below.
 
-#[allow(dead_code, reason = "the command that uses it comes with the strategies")]
 mod bench;
 mod chat;
 mod completions;
@@ -16,9 +15,11 @@ mod plugins_list;
 mod plugins_paths;
 mod plugins_rescan;
 mod plugins_test;
+mod plugins_test_strategy;
 mod plugins_verify;
 mod run;
 mod run_report;
+mod speculation_report;
 mod tokenize;
 mod tools_trim_head;
 
@@ -34,6 +35,7 @@ pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
         Command::Chat(args) => chat::run(args, app),
         Command::Eval(EvalCommand::Top(args)) => eval_top::run(args, app),
         Command::Eval(EvalCommand::Perplexity(args)) => eval_perplexity::run(args, app),
+        Command::Bench(args) => bench::run(args, app),
         Command::Models(ModelsCommand::Inspect(args)) => models_inspect::run(args, app),
         Command::Models(ModelsCommand::Verify(args)) => models_verify::run(args, app),
         Command::Tokenize(args) => tokenize::run(args, app),

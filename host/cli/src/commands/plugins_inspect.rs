@@ -40,7 +40,9 @@ fn print(plugin: &Plugin, printer: &mut Printer) -> Result<(), Failure> {
     let client = &plugin.client;
     let abi = abi_text(&client.abi_range().into());
     printer.line(format_args!("id          {}", text::name(&client.id())))?;
-    printer.line(format_args!("kind        {}", plugin.kind_name()))?;
+    let roles = roles(plugin);
+    let kind = if roles.is_empty() { String::new() } else { format!(", {}", roles.join(" and ")) };
+    printer.line(format_args!("kind        {}{kind}", plugin.kind_name()))?;
     printer.line(format_args!("version     {}", text::name(&client.version())))?;
     printer.line(format_args!("abi         {abi}"))?;
     printer.line(format_args!("origin      {}", plugin.origin))?;
@@ -55,6 +57,16 @@ fn print(plugin: &Plugin, printer: &mut Printer) -> Result<(), Failure> {
         printer.line(format_args!("  {}", text::without_control(line)).to_string().trim_end())?;
     }
     Ok(())
+}
+
+/// What a strategy does.
+fn roles(plugin: &Plugin) -> Vec<&'static str> {
+    if plugin.is_backend() {
+        return Vec::new();
+    }
+    let drafts = matches!(plugin.client.drafters(), Ok(Some(_))).then_some("drafter");
+    let rolls_back = matches!(plugin.client.rollbacks(), Ok(Some(_))).then_some("rollback");
+    drafts.into_iter().chain(rolls_back).collect()
 }
 
 /// The text, which may stand beside the file and not in the plugin's table.
@@ -75,6 +87,7 @@ fn as_json(plugin: &Plugin) -> Value {
     json!({
         "id": client.id(),
         "kind": plugin.kind_name(),
+        "roles": roles(plugin),
         "version": client.version(),
         "abi": client.abi_range(),
         "file": plugin.origin.path(),

@@ -1,13 +1,15 @@
-//! `plugins test`: the conformance suite on a backend.
+//! `plugins test`: the conformance suite on a backend, the contract of a strategy.
 
 use std::fs;
 use std::path::Path;
 
 use paceline_conformance::suite::{Entry, Outcome, Report, Suite, SuiteOptions, Tally};
+use paceline_registry::Plugin;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::args::PluginsTestArgs;
+use crate::commands::plugins_test_strategy::{self as strategy, Check, Verdict};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{junit, text};
@@ -21,6 +23,10 @@ pub fn run(args: &PluginsTestArgs, app: &mut App) -> Result<Exit, Failure> {
         Some(_) => candidates.list().first().and_then(|first| first.id()).unwrap_or_default().to_owned(),
         None => args.backend.display().to_string(),
     };
+    let plugin = registry.load(&candidates, &id)?;
+    if !plugin.is_backend() {
+        return test_strategy(args, plugin, app);
+    }
     let backend = registry.load_backend(&mut candidates, &id)?;
     let plugin = registry.find(&id)?;
     let options = SuiteOptions {
@@ -52,6 +58,51 @@ pub fn run(args: &PluginsTestArgs, app: &mut App) -> Result<Exit, Failure> {
         }
     }
     Ok(if report.failed() == 0 { Exit::Ok } else { Exit::Failed })
+}
+
+/// What can be tested of a strategy without a model.
+fn test_strategy(args: &PluginsTestArgs, plugin: &Plugin, app: &mut App) -> Result<Exit, Failure> {
+    let id = plugin.id();
+    let option = if args.operation.is_empty() { "--junit" } else { "--operation" };
+    if !args.operation.is_empty() || args.junit.is_some() {
+        let message = format!("`{option}` is for backends; `{id}` is a strategy");
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let checks = strategy::run(plugin, &settings(args, &id)?);
+    let failed = checks.iter().filter(|check| matches!(check.verdict, Verdict::Failed(_))).count();
+    if args.output.json {
+        app.printer.json(&json!({
+            "plugin": { "id": id, "version": plugin.client.version(), "file": plugin.origin.path() },
+            "ok": failed == 0,
+            "checks": checks.iter().map(check_json).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        for check in &checks {
+            let (word, reason) = words(&check.verdict);
+            let line =
+                format!("{word:7}  {}{}", check.name, reason.map_or(String::new(), |it| format!(": {it}")));
+            app.printer.line(text::name(&line))?;
+        }
+    }
+    app.printer.flush()?;
+    app.printer.status(format_args!(
+        "that is the contract, without a model; `paceline bench MODEL --strategy none,{id}` shows on a model what it \
+         gains, and that texts stay the same"
+    ));
+    Ok(if failed == 0 { Exit::Ok } else { Exit::Failed })
+}
+
+fn words(verdict: &Verdict) -> (&'static str, Option<&str>) {
+    match verdict {
+        Verdict::Passed => ("passed", None),
+        Verdict::Failed(what) => ("failed", Some(what)),
+        Verdict::Skipped(reason) => ("skipped", Some(reason)),
+    }
+}
+
+fn check_json(check: &Check) -> Value {
+    let (word, reason) = words(&check.verdict);
+    json!({ "check": check.name, "result": word, "reason": reason })
 }
 
 /// An id has neither separators nor dots.

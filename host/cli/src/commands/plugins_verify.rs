@@ -47,7 +47,9 @@ pub fn run(args: &PluginsVerifyArgs, app: &mut App) -> Result<Exit, Failure> {
     }
     candidates.expect_named()?;
     match different {
-        Some(failure) => Err(failure.hint("build the plugin with a `paceline-plugin-api` that was not changed")),
+        Some(failure) => {
+            Err(failure.hint("build the plugin with a `paceline-plugin-api` that was not changed"))
+        }
         None => Ok(Exit::Ok),
     }
 }

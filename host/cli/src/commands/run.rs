@@ -11,6 +11,7 @@ use paceline_text::{StopMatcher, TextDelta, TextStream, Tokenizer};
 use crate::app::App;
 use crate::args::RunArgs;
 use crate::commands::run_report::{Ending, Outcome};
+use crate::commands::speculation_report::Speculation;
 use crate::engine_setup::Setup;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -20,7 +21,7 @@ use crate::{input, sampling, tokenizer};
 
 /// Runs the command.
 pub fn run(args: &RunArgs, app: &mut App) -> Result<Exit, Failure> {
-    let setup = Setup::new(&args.model, &args.engine, app)?;
+    let mut setup = Setup::with_strategies(&args.model, &args.engine, &args.strategies, app)?;
     let sampler = Sampler::new(sampling::options(&args.sampling), setup.model.shape().vocabulary as usize)?;
     let prompt = input::prompt(&args.prompt)?;
     let prompt_ids = tokenizer::encode(&setup.tokenizer, &prompt, args.special)?;
@@ -37,7 +38,7 @@ pub fn run(args: &RunArgs, app: &mut App) -> Result<Exit, Failure> {
         app.printer.json(&outcome.as_json(&setup, &engine))?;
     } else {
         app.printer.stream_end()?;
-        app.printer.status(outcome.statistics());
+        outcome.show(&app.printer);
     }
     Ok(if outcome.ending == Ending::Interrupted { Exit::Interrupted } else { Exit::Ok })
 }
@@ -63,6 +64,7 @@ impl Generation<'_> {
         let end_tokens = if self.args.ignore_eos { &[] } else { tokenizer.end_of_generation() };
         let interrupt = Interrupt::watch()?;
         let counted_before = engine.counters().ok();
+        let runs_before = engine.run_counts();
 
         let total = self.prompt_ids.len() as u64;
         // A prompt of one run has nothing to show in between.
@@ -105,7 +107,8 @@ impl Generation<'_> {
             return Err(failure);
         }
         continuation.finish(printer)?;
-        Ok(self.outcome(report, continuation, counted_before))
+        let speculation = Speculation::of(engine, runs_before);
+        Ok(self.outcome(report, continuation, counted_before, speculation))
     }
 
     fn outcome(
@@ -113,6 +116,7 @@ impl Generation<'_> {
         report: GenerationReport,
         continuation: Continuation<'_>,
         counted_before: Option<Counters>,
+        speculation: Option<Speculation>,
     ) -> Outcome {
         // Text that was held back may turn out to be a stop text at the end.
         let ending = continuation.stop.map_or_else(|| report.stop.into(), Ending::StopText);
@@ -125,6 +129,7 @@ impl Generation<'_> {
             load_time: Duration::ZERO,
             sampler: self.sampler.options().clone(),
             counted_before,
+            speculation,
         }
     }
 }

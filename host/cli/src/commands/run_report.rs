@@ -6,7 +6,9 @@ use paceline_engine::{Engine, GenerationReport, MemoryRow, SamplerOptions, StopR
 use paceline_plugin_api::backend::{ArenaClass, Counters};
 use serde_json::{Value, json};
 
+use crate::commands::speculation_report::Speculation;
 use crate::engine_setup::Setup;
+use crate::printer::Printer;
 use crate::text;
 
 /// Why a generation ended.
@@ -76,12 +78,18 @@ pub struct Outcome {
     pub sampler: SamplerOptions,
     /// What the device had done before; `None` if it does not count.
     pub counted_before: Option<Counters>,
+    /// What guessing ahead did; `None` if nothing guessed.
+    pub speculation: Option<Speculation>,
 }
 
 impl Outcome {
-    /// The line of statistics.
-    pub fn statistics(&self) -> String {
-        statistics(&self.report, &self.ending, &self.sampler)
+    /// Shows the statistics.
+    pub fn show(&self, printer: &Printer) {
+        printer.status(statistics(&self.report, &self.ending, &self.sampler));
+        if let Some(speculation) = &self.speculation {
+            printer.status(speculation.line());
+            speculation.details().into_iter().for_each(|line| printer.detail(line));
+        }
     }
 
     /// Everything, for programs.
@@ -103,6 +111,7 @@ impl Outcome {
             ("sampler".to_owned(), sampler_json(&self.sampler)),
             ("timings".to_owned(), self.timings_json()),
             ("memory".to_owned(), engine.memory().rows().iter().map(memory_json).collect()),
+            ("speculation".to_owned(), json!(self.speculation.as_ref().map(Speculation::as_json))),
             ("counters".to_owned(), json!(counters.map(|(before, after)| counters_json(&before, &after)))),
         ]);
         Value::Object(object)

@@ -125,6 +125,12 @@ pub trait NextnBlock: Send + Sync {
         None
     }
 
+    /// Token ids of indices into that part.
+    fn draft_ids(&self, b: &mut Builder, indices: ValueId) -> Option<ValueId> {
+        let _ = (b, indices);
+        None
+    }
+
     /// The block's own embedding, or the trunk's.
     fn embed(&self, b: &mut Builder, ids: ValueId) -> (ValueId, ValueId);
 }

@@ -78,6 +78,15 @@ struct Nextn {
     head_norm: Weight,
     embedding: Weight,
     head: Weight,
+    draft_head: Option<DraftHead>,
+}
+
+/// A head over the tokens that a draft is most likely to need.
+struct DraftHead {
+    head: Weight,
+    /// Token id of each row.
+    ids: Weight,
+    rows: u32,
 }
 
 /// The family, opened on a file.
@@ -407,6 +416,11 @@ impl Nextn {
             head_norm: own_or("shared_head_norm", &ends.output_norm, None)?,
             embedding: own_or("embed_tokens", &ends.embedding, Some(ends.vocabulary))?,
             head: own_or("shared_head_head", &ends.head, Some(ends.vocabulary))?,
+            draft_head: t.optional(&name("draft_head"), |t, head| {
+                let (head, rows) = t.rows_of(head, sizes.hidden)?;
+                let ids = t.indices(&format!("blk.{index}.nextn.draft_head_ids"), rows)?;
+                Ok(DraftHead { head, ids, rows })
+            })?,
         })
     }
 
@@ -442,6 +456,20 @@ impl NextnBlock for Nextn {
     fn head(&self, b: &mut Builder, hidden: ValueId) -> ValueId {
         let head = self.head.value(b);
         b.linear(hidden, head)
+    }
+
+    fn draft_head_rows(&self) -> Option<u32> {
+        Some(self.draft_head.as_ref()?.rows)
+    }
+
+    fn draft_head(&self, b: &mut Builder, hidden: ValueId) -> Option<ValueId> {
+        let head = self.draft_head.as_ref()?.head.value(b);
+        Some(b.linear(hidden, head))
+    }
+
+    fn draft_ids(&self, b: &mut Builder, indices: ValueId) -> Option<ValueId> {
+        let table = self.draft_head.as_ref()?.ids.value(b);
+        Some(b.lookup(indices, table))
     }
 
     fn embed(&self, b: &mut Builder, ids: ValueId) -> (ValueId, ValueId) {

@@ -10,10 +10,13 @@ use crate::strategies::MOST_VERIFIED;
 const LENGTHS: usize = MOST_VERIFIED as usize + 1;
 /// Weight of a new measurement in an average.
 const NEW_PART: f64 = 0.15;
-/// A time that is longer than this many averages is cut: something else ran on the machine.
-const LONGEST_OUTLIER: f64 = 3.0;
-/// Acceptance at a position that nothing is known of.
+/// Weight of a new time that is shorter than the average, and of one that is longer: what else runs on the machine
+/// makes times longer, never shorter.
+const SHORTER_PART: f64 = 0.4;
+const LONGER_PART: f64 = 0.04;
+/// Acceptance at a position that nothing is known of, and how many measurements that guess counts for.
 const FIRST_GUESS: f64 = 0.75;
+const GUESS_SAMPLES: u32 = 3;
 /// What a further row adds to the time of a verification, before it was measured.
 const FIRST_ROW_COST: f64 = 0.12;
 /// What a drafted token costs, in verifications of one row, before it was measured.
@@ -36,7 +39,11 @@ struct Average {
 }
 
 impl Average {
-    fn add(&mut self, sample: f64) {
+    /// Adds a sample to an average that begins at a guess.
+    fn add(&mut self, sample: f64, guess: f64) {
+        if self.samples == 0 {
+            (self.value, self.samples) = (guess, GUESS_SAMPLES);
+        }
         self.samples += 1;
         // The first samples count equally.
         let part = NEW_PART.max(1.0 / f64::from(self.samples));
@@ -44,8 +51,13 @@ impl Average {
     }
 
     fn add_time(&mut self, sample: f64) {
-        let longest = if self.samples > 0 { self.value * LONGEST_OUTLIER } else { f64::INFINITY };
-        self.add(sample.min(longest));
+        let part = match self.samples {
+            0 => 1.0,
+            _ if sample < self.value => SHORTER_PART,
+            _ => LONGER_PART,
+        };
+        self.samples = self.samples.saturating_add(1);
+        self.value += (sample - self.value) * part;
     }
 
     fn known(&self) -> Option<f64> {
@@ -142,7 +154,7 @@ impl Controller {
     pub fn new_text(&mut self) {
         for drafter in &mut self.drafters {
             for position in &mut drafter.acceptance {
-                position.samples = position.samples.min(2);
+                position.samples = position.samples.min(GUESS_SAMPLES);
             }
         }
         self.off = None;
@@ -207,9 +219,14 @@ impl Controller {
         self.verify.at(0, FIRST_ROW_COST).map_or(0.0, |time| 1.0 / time)
     }
 
-    /// True if a draft of this value is worth verifying.
-    pub fn pays(&self, value: f64) -> bool {
-        !self.enabled || self.off.is_some() || value == 0.0 || value >= self.plain_value() * MARGIN
+    /// True if a draft of this value is worth making; if not, drafting is switched off until the next probe, which is
+    /// such a draft in any case.
+    pub fn pays(&mut self, value: f64) -> bool {
+        if !self.enabled || self.off.is_some() || value == 0.0 || value >= self.plain_value() * MARGIN {
+            return true;
+        }
+        self.off = Some(0);
+        false
     }
 
     /// Time that a drafter took for a draft of `length` tokens.
@@ -231,7 +248,9 @@ impl Controller {
     pub fn accepted(&mut self, drafter: usize, verified: usize, accepted: usize) {
         if let Some(d) = self.drafters.get_mut(drafter) {
             for position in 1..=verified.min(accepted + 1).min(LENGTHS - 1) {
-                d.acceptance[position].add(if position <= accepted { 1.0 } else { 0.0 });
+                // What the position before is like is the best guess of this one.
+                let guess = d.acceptance[position - 1].known().unwrap_or(FIRST_GUESS);
+                d.acceptance[position].add(if position <= accepted { 1.0 } else { 0.0 }, guess);
             }
         }
         if !self.enabled {
@@ -268,7 +287,8 @@ impl Controller {
     }
 
     /// True while drafting is switched off.
-    pub fn is_off(&self) -> bool {
+    #[cfg(test)]
+    fn is_off(&self) -> bool {
         self.off.is_some()
     }
 

@@ -461,6 +461,32 @@ impl Speculation {
         }
     }
 
+    /// What drafters keep of a sequence, by plugin.
+    pub fn save(&self, id: SequenceId) -> Vec<(String, Vec<u8>)> {
+        let active = self.drafters.iter().filter(|d| d.report.disabled.is_none());
+        active
+            .filter_map(|d| {
+                let saved = d.drafter.client.save(id.0).unwrap_or_else(|error| {
+                    tracing::warn!("strategy `{}` could not save a sequence: {error}", d.report.plugin);
+                    None
+                })?;
+                Some((d.report.plugin.clone(), saved))
+            })
+            .collect()
+    }
+
+    /// A sequence was filled with these tokens; what drafters kept of it is in `saved`.
+    pub fn restore(&mut self, id: SequenceId, tokens: &[u32], saved: &[(&str, &[u8])]) {
+        self.begin(id);
+        for active in self.drafters.iter_mut().filter(|d| d.report.disabled.is_none()) {
+            let found = saved.iter().find(|(plugin, _)| *plugin == active.report.plugin);
+            let bytes = found.map_or(&[][..], |(_, bytes)| *bytes);
+            if let Err(error) = active.drafter.client.restore(id.0, tokens, bytes) {
+                active.disable(error.to_string());
+            }
+        }
+    }
+
     /// What happened since [`Speculation::clear_report`].
     pub fn report(&self) -> SpeculationReport {
         let drafters = self.drafters.iter().map(|active| {

@@ -30,6 +30,7 @@ fn compute(operation: &str, version: u32) -> Option<Compute> {
         "slice" => views::slice,
         "concat" => views::concat,
         "select_rows" => views::select_rows,
+        "lookup" => views::lookup,
         "rope" => rotary::rope,
         "table_update" => cache::table_update,
         "kv_append" => cache::kv_append,
@@ -209,6 +210,7 @@ pub(crate) fn node_refusal(graph: &Graph, node: &Node) -> Option<String> {
 
 fn check_type(value: &Value) -> Result<(), ReferenceError> {
     let readable = match value.kind {
+        ValueKind::Weight if value.dtype == DType::I32 => true,
         ValueKind::State(StateKind::Table) => value.dtype == DType::I32,
         _ => quant::is_supported(value.dtype),
     };

@@ -99,6 +99,12 @@ impl<'a> Run<'a> {
         self.weights[self.places[id.index()]]
     }
 
+    /// The elements of a weight of i32.
+    pub fn weight_integers(&self, id: ValueId) -> Vec<i32> {
+        let word = |bytes: &[u8; 4]| i32::from_le_bytes(*bytes);
+        self.weight(id).as_chunks().0.iter().map(word).collect()
+    }
+
     /// Row `row` of a weight of two dimensions.
     pub fn read_weight_row(&self, id: ValueId, row: usize, out: &mut [f32]) -> Result<(), String> {
         let bytes = self.weight(id);

@@ -1,4 +1,4 @@
-//! `reshape/1`, `slice/1`, `concat/1` and `select_rows/1`: the same elements elsewhere.
+//! `reshape/1`, `slice/1`, `concat/1`, `select_rows/1` and `lookup/1`: the same elements elsewhere.
 
 use super::parameters::selected_rows;
 use super::run::Run;
@@ -42,6 +42,17 @@ pub fn concat(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
         start += width;
     }
     run.set_floats(node.outputs[0], output);
+    Ok(())
+}
+
+/// The entries of a table that ids name; an id out of range gives 0.
+pub fn lookup(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
+    let table = run.weight_integers(node.inputs[1]);
+    let ids = run.integers(node.inputs[0]);
+    let entry = |&id: &i32| usize::try_from(id).ok().and_then(|id| table.get(id).copied()).unwrap_or(0);
+    let entries: Vec<i32> = ids.iter().map(entry).collect();
+    drop(ids);
+    run.set_integers(node.outputs[0], entries);
     Ok(())
 }
 

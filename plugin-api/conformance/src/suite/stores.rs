@@ -1,4 +1,4 @@
-//! `table_update/1`, `kv_append/1` and `select_rows/1`: what is written or picked where.
+//! `table_update/1`, `kv_append/1`, `select_rows/1` and `lookup/1`: what is written or picked where.
 
 use super::compare::{compare_results, compare_values};
 use super::samples::{ROWS, Rows};
@@ -31,6 +31,12 @@ pub(super) fn run(context: &mut Context<'_>) {
             }
         }
     }
+    if context.wants("lookup") {
+        for entries in [1, 7, 3000] {
+            let result = lookup(context, entries);
+            context.record("lookup", &format!("{entries} entries"), result);
+        }
+    }
     if context.wants("select_rows") {
         for dims in [&[37][..], &[256], &[3, 20]] {
             for max_rows in [1, 16, 33] {
@@ -39,6 +45,37 @@ pub(super) fn run(context: &mut Context<'_>) {
             }
         }
     }
+}
+
+/// Ids of a parameter, and of the row's largest value; some of them out of range.
+fn lookup(context: &Context<'_>, entries: u32) -> Result<f64, CaseError> {
+    const MOST: u32 = 17;
+    let mut g = Rows::new(MOST);
+    let (ids, x) = (g.integers("ids"), g.floats("x", &[entries + 1]));
+    let table = g.builder.weight("table", DType::I32, &[entries]);
+    let (largest, _) = g.builder.argmax(x);
+    for (name, ids) in [("given", ids), ("made", largest)] {
+        let out = g.builder.lookup(ids, table);
+        g.builder.result(name, out);
+    }
+    let graph = g.builder.finish();
+    let mut random = Random::named(context.options.seed, &format!("lookup {entries}"));
+    let bytes: Vec<u8> = (0..entries).flat_map(|_| (random.below(1 << 20) as i32 - 1000).to_le_bytes()).collect();
+    let weights = vec![bytes];
+    let mut loaded = context.bench.load(&graph, &weights)?;
+    let mut reference = ReferenceExecutor::new(&graph, weights)?;
+    for rows in [MOST, 1, 0] {
+        let ids: Vec<i32> = (0..rows).map(|row| random.below(entries + 4) as i32 - row as i32 % 3).collect();
+        let mut block = ParameterBlock::new(&graph);
+        block.set_integers(ROWS, &[rows as i32]).set_integers("ids", &ids);
+        block.set_floats("x", 0, &random.floats(((entries + 1) * rows) as usize, 1.0));
+        let parameters = block.into_bytes();
+        let expected = reference.run(&parameters)?;
+        let given = loaded.run(&parameters)?;
+        compare_results(&graph, &parameters, &expected, &given, EXACT)
+            .or_else(|what| wrong(format!("ids {ids:?} of {entries}: {what}")))?;
+    }
+    Ok(0.0)
 }
 
 /// Loads a graph whose states are zeros; refused if the backend cannot import states.

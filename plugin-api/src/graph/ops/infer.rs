@@ -342,6 +342,16 @@ pub fn select_rows(c: &Context<'_>) -> Outputs {
     Ok(vec![Output { dtype: DType::F32, shape: x.shape.with_first(rows.shape.first()), live: rows.live }])
 }
 
+pub fn lookup(c: &Context<'_>) -> Outputs {
+    c.count(2)?;
+    let ids = c.indices(0, 1)?;
+    let table = c.value(1)?;
+    if table.kind != ValueKind::Weight || table.dtype != DType::I32 || table.shape.rank() != 1 {
+        return Err("the table must be a weight i32 [K]".into());
+    }
+    Ok(vec![shaped(DType::I32, &[ids.shape.first()], ids.live)?])
+}
+
 fn logits<'a>(c: &'a Context<'_>) -> Result<&'a Value, String> {
     c.count(1)?;
     let x = c.elements(0)?;

@@ -41,6 +41,7 @@
 //! | `kv_append/1` | k\[R,H,d\], v\[R,H,d\], K state\[B,256,H,d\], V state, cells i32\[R\] → – | cell = block·256 + offset |
 //! | `attention/1` | q\[R,Hq,d\], K state, V state, table state, sequences, sinks\[Hq\]? → like q | `scale`; `softcap` (0), `window` (0), `causal` (1), `sinks` (0) |
 //! | `rows_store/1` | x\[R,D\], state\[N,D\], cells i32\[R\] → – | row r becomes entry cells\[r\], in the order of the rows |
+//! | `lookup/1` | ids i32\[M\], table\[K\] (a weight of i32) → i32\[M\] | entry ids\[m\] of the table; 0 for an id out of range |
 //! | `rows_load/1` | state\[N,D\], cells i32\[M\] → \[M,D\] | a negative cell gives a row of zeros |
 //! | `conv_causal/1` | x\[R,C\], w\[C,k\], state\[slots·P,k-1,C\], sequences, rollback (if P > 1) → like x | `activation` (none), or silu; `planes` (1): P |
 //! | `gated_delta_net/1` | q, k\[R,Hk,d\], v\[R,Hv,e\], g\[R,Hv\], beta\[R,Hv\], state\[slots,Hv,d,e\], sequences → \[R,Hv,e\] | `scale`; `mode` (plain) |
@@ -149,6 +150,7 @@ static OPERATIONS: &[Operation] = &[
     ),
     op("rows_store", &[], infer::rows_store),
     op("rows_load", &[], infer::rows_load),
+    op("lookup", &[], infer::lookup),
     op("conv_causal", &[rule("activation", Default::Text("none")), PLANES], infer::conv_causal),
     op("gated_delta_net", &[rule("mode", Default::Text("plain")), PLANES, SCALE], infer::gated_delta_net),
     op("gated_delta_net_replay", &[], infer::gated_delta_net_replay),

@@ -155,6 +155,13 @@ pub(crate) enum RowKernel {
         norm: usize,
         out: Id,
     },
+    /// Entries of a table; an id outside of it gives 0.
+    Lookup {
+        ids: Id,
+        table: Id,
+        entries: usize,
+        out: Id,
+    },
     /// Rows of a state; a cell outside of it gives zeros.
     RowsLoad {
         state: Id,
@@ -429,6 +436,7 @@ impl RowKernel {
             Self::Rope { x, angles, .. } => vec![x, angles],
             Self::SelectRows { x, rows, .. } => vec![x, rows],
             Self::RowsLoad { state, cells, .. } => vec![state, cells],
+            Self::Lookup { ids, table, .. } => vec![ids, table],
             Self::KvAppend { k, v, cells, .. } => vec![k, v, cells],
         }
     }
@@ -453,6 +461,7 @@ impl RowKernel {
             | Self::Rope { out, .. }
             | Self::SelectRows { out, .. }
             | Self::RowsLoad { out, .. }
+            | Self::Lookup { out, .. }
             | Self::Softmax { out, .. } => vec![out],
         }
     }

@@ -137,6 +137,15 @@ impl Run<'_> {
                 // SAFETY: as above.
                 unsafe { rows::select_rows(state, width, cells, out_of(out, width), range) };
             }
+            RowKernel::Lookup { ids, table, entries, out } => {
+                let (ids, table) = (self.read::<i32>(ids, range.end), self.read::<i32>(table, entries));
+                let out = self.write::<i32>(out, range.end);
+                for row in range {
+                    let entry = usize::try_from(ids[row]).ok().and_then(|id| table.get(id).copied());
+                    // SAFETY: this chunk's row.
+                    unsafe { out.pointer(row).write(entry.unwrap_or(0)) };
+                }
+            }
             RowKernel::Argmax { x, ids, faults } => {
                 let x = x_of(x, width);
                 let ids = self.write::<i32>(ids, range.end);

@@ -1,5 +1,8 @@
 //! The strategy dflash as a shared library.
 
-paceline_plugin_api::export_plugin!(paceline_strategy_dflash::plugin_entry, paceline_strategy_dflash::DESCRIPTOR);
+paceline_plugin_api::export_plugin!(
+    paceline_strategy_dflash::plugin_entry,
+    paceline_strategy_dflash::DESCRIPTOR
+);
 #[cfg(feature = "layouts")]
 paceline_abi_stable::carry_layouts!(paceline_plugin_entry_v1);

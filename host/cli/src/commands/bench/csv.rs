@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::model::{Position, Report, Run};
 
-const HEADER: &str = "arm,kind,prompt,repetition,temperature,generated_tokens,prompt_seconds,generation_seconds,\
+const HEADER: &str = "arm,kind,prompt,repetition,temperature,generated_tokens,prompt_tokens,prompt_seconds,generation_seconds,\
                       tokens_per_second,rounds,drafted,verified,accepted,drafted_at,accepted_at,draft_seconds,\
                       verify_seconds,commit_seconds,host_seconds,identical,strategy_bytes,uploads,waits,launches";
 
@@ -25,6 +25,7 @@ fn line(run: &Run) -> String {
         run.repetition.to_string(),
         run.temperature.to_string(),
         run.generated_tokens.to_string(),
+        run.prompt_tokens.to_string(),
         run.prompt_seconds.to_string(),
         run.generation_seconds.to_string(),
         run.rate().map_or_else(String::new, |rate| rate.to_string()),
@@ -70,10 +71,10 @@ mod tests {
         let text = csv(&report);
         let lines: Vec<&str> = text.split("\r\n").collect();
         assert_eq!(lines.len(), report.runs.len() + 2);
-        assert!(lines[..lines.len() - 1].iter().all(|line| line.split(',').count() == 24), "{text}");
+        assert!(lines[..lines.len() - 1].iter().all(|line| line.split(',').count() == 25), "{text}");
         assert_eq!(
             lines[2],
-            "mtp-chain,code,ring_buffer,0,0,241,0.03,0.25,960,120,240,240,210,120;120,110;100,0.0625,0.125,0.03125,0.03125,\
+            "mtp-chain,code,ring_buffer,0,0,241,36,0.03,0.25,960,120,240,240,210,120;120,110;100,0.0625,0.125,0.03125,0.03125,\
              true,3145728,240,120,360"
         );
     }

@@ -26,6 +26,7 @@ pub fn json(report: &Report) -> Value {
             "rows": cost.rows,
             "median_seconds": cost.median_seconds,
             "ratio": cost.ratio,
+            "in_rounds_seconds": cost.in_rounds_seconds,
         })).collect::<Vec<_>>(),
     })
 }
@@ -38,6 +39,7 @@ fn run(run: &Run) -> Value {
         "repetition": run.repetition,
         "temperature": text::decimal(run.temperature),
         "generated_tokens": run.generated_tokens,
+        "prompt_tokens": run.prompt_tokens,
         "prompt_seconds": run.prompt_seconds,
         "generation_seconds": run.generation_seconds,
         "tokens_per_second": run.rate(),
@@ -76,6 +78,7 @@ fn summary(summary: &Summary) -> Value {
             "pairs": speed_up.samples,
         })),
         "prompt_seconds": summary.prompt_seconds.map(spread),
+        "prompt_tokens_per_second": summary.prompt_rate.map(spread),
         "rounds": summary.rounds,
         "drafted": summary.drafted,
         "acceptance": summary.acceptance.map(proportion),

@@ -45,6 +45,8 @@ pub struct Run {
     pub temperature: f32,
     /// Tokens that were generated. The first comes with the prompt, all others from rounds.
     pub generated_tokens: u64,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
     /// Time until the first token was known.
     pub prompt_seconds: f64,
     /// Time for all other tokens.
@@ -105,6 +107,8 @@ pub struct VerifyCost {
     pub median_seconds: f64,
     /// This time as a multiple of that for one row.
     pub ratio: f64,
+    /// Time of such runs in rounds of texts, as far as there were any.
+    pub in_rounds_seconds: Option<f64>,
 }
 
 impl Run {
@@ -116,6 +120,12 @@ impl Run {
     /// Tokens per second of generation; `None` if there were none.
     pub fn rate(&self) -> Option<f64> {
         let rate = self.emitted() as f64 / self.generation_seconds;
+        (rate.is_finite() && rate > 0.0).then_some(rate)
+    }
+
+    /// Prompt tokens per second; `None` if the time is not known.
+    pub fn prompt_rate(&self) -> Option<f64> {
+        let rate = self.prompt_tokens as f64 / self.prompt_seconds;
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }
 
@@ -136,7 +146,12 @@ impl VerifyCost {
     /// they are NaN.
     pub fn table(medians: &[(u32, f64)]) -> Vec<Self> {
         let one = medians.iter().find(|(rows, _)| *rows == 1).map_or(f64::NAN, |(_, seconds)| *seconds);
-        let cost = |&(rows, median_seconds)| Self { rows, median_seconds, ratio: median_seconds / one };
+        let cost = |&(rows, median_seconds)| Self {
+            rows,
+            median_seconds,
+            ratio: median_seconds / one,
+            in_rounds_seconds: None,
+        };
         medians.iter().map(cost).collect()
     }
 }

@@ -10,6 +10,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::input;
 
+const BUILT_IN: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/bench/prompts/code.jsonl"));
 const KEYS: [&str; 3] = ["kind", "name", "text"];
 
 /// A text to continue.
@@ -23,8 +25,8 @@ pub struct Prompt {
     pub text: String,
 }
 
-/// The prompts of some files, in order; at least one.
-pub fn read(files: &[impl AsRef<Path>]) -> Result<Vec<Prompt>, Failure> {
+/// The prompts of some files, in order; at least one, and at most `limit` of each file.
+pub fn read(files: &[impl AsRef<Path>], limit: usize) -> Result<Vec<Prompt>, Failure> {
     let mut prompts = Vec::new();
     let mut names = HashSet::new();
     for file in files {
@@ -34,7 +36,7 @@ pub fn read(files: &[impl AsRef<Path>]) -> Result<Vec<Prompt>, Failure> {
                 .hint("each line is an object such as {\"kind\": \"code\", \"name\": \"stack\", \"text\": \"fn pop\"}")
         };
         let of_file = parse(&input::file_text(file)?).map_err(refuse)?;
-        for prompt in of_file {
+        for prompt in of_file.into_iter().take(limit) {
             if !names.insert((prompt.kind.clone(), prompt.name.clone())) {
                 let twice = format!("prompt `{}` of kind `{}` comes twice", prompt.name, prompt.kind);
                 return Err(refuse(twice));
@@ -43,6 +45,14 @@ pub fn read(files: &[impl AsRef<Path>]) -> Result<Vec<Prompt>, Failure> {
         }
     }
     Ok(prompts)
+}
+
+/// At most `limit` of the prompts in this program: beginnings of source code.
+pub fn built_in(limit: usize) -> Vec<Prompt> {
+    // That they can be read, a test makes sure.
+    let mut prompts = parse(BUILT_IN).unwrap_or_default();
+    prompts.truncate(limit);
+    prompts
 }
 
 /// The prompts of a text in this format; at least one. An error names the line and what is wrong with it.
@@ -141,10 +151,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("prompts.jsonl");
         fs::write(&file, "{\"kind\":\"code\",\"name\":\"a\",\"text\":\"x\"}\n".repeat(2)).unwrap();
-        let failure = read(&[&file]).unwrap_err();
+        let failure = read(&[&file], 9).unwrap_err();
         let message = failure.lines().next().unwrap().1.to_owned();
         assert!(message.ends_with("prompts.jsonl: prompt `a` of kind `code` comes twice"), "{message}");
-        assert!(read(&[folder.path().join("missing.jsonl")]).is_err());
+        assert!(read(&[folder.path().join("missing.jsonl")], 9).is_err());
     }
 
     /// The files that come with the benchmark.
@@ -156,8 +166,13 @@ mod tests {
     }
 
     #[test]
+    fn prompts_are_part_of_the_program() {
+        assert_eq!(built_in(3), read(&shipped()[..1], 3).unwrap());
+    }
+
+    #[test]
     fn the_shipped_prompts_can_be_read() {
-        let prompts = read(&shipped()).unwrap();
+        let prompts = read(&shipped(), usize::MAX).unwrap();
         for kind in ["code", "prose", "json", "copy-edit", "edge"] {
             assert!(prompts.iter().filter(|prompt| prompt.kind == kind).count() >= 10, "{kind}");
         }
@@ -168,7 +183,7 @@ mod tests {
     fn the_shipped_prompts_have_the_lengths_that_are_promised() {
         let model = crate::model_source::ModelSource::Demo;
         let tokenizer = crate::tokenizer::build(&model.open().unwrap(), &model).unwrap();
-        for prompt in read(&shipped()).unwrap().iter().filter(|prompt| prompt.kind != "edge") {
+        for prompt in read(&shipped(), usize::MAX).unwrap().iter().filter(|prompt| prompt.kind != "edge") {
             let tokens = crate::tokenizer::encode(&tokenizer, &prompt.text, false).unwrap().len();
             assert!((60..=500).contains(&tokens), "{} has {tokens} tokens", prompt.name);
         }

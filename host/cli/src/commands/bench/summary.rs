@@ -24,6 +24,8 @@ pub struct Summary {
     pub speed_up: Option<MedianEstimate>,
     /// Time until the first token.
     pub prompt_seconds: Option<Spread>,
+    /// Prompt tokens per second.
+    pub prompt_rate: Option<Spread>,
     /// Accepted of verified guesses; `None` if there were none.
     pub acceptance: Option<Proportion>,
     /// Tokens that a round brought on average, the target model's own included; `None` without rounds.
@@ -95,6 +97,7 @@ fn summary(report: &Report, arm: &str, kind: &str, temperature: f32, runs: &[&Ru
         rate: Spread::of(runs.iter().filter_map(|run| run.rate())),
         speed_up: speed_up(report, arm, runs),
         prompt_seconds: Spread::of(runs.iter().map(|run| run.prompt_seconds)),
+        prompt_rate: Spread::of(runs.iter().filter_map(|run| run.prompt_rate())),
         acceptance: Proportion::of(total(|run| run.accepted), total(|run| run.verified)),
         tokens_per_round: (rounds > 0).then(|| total(Run::emitted) as f64 / rounds as f64),
         coverage: Proportion::of(total(Run::rounds_with_draft), rounds),

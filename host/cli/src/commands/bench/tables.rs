@@ -74,6 +74,7 @@ fn speed(summaries: &[Summary], shows_temperature: bool) -> Table {
         "speed-up",
         "95 %",
         "prompt ms",
+        "prompt tokens/s",
         "identical",
     ]);
     for summary in summaries {
@@ -89,6 +90,7 @@ fn speed(summaries: &[Summary], shows_temperature: bool) -> Table {
                 summary.speed_up.and_then(|it: MedianEstimate| it.interval).map(|it| interval(it, 1.0, 2)),
             ),
             or_nothing(summary.prompt_seconds.map(|it| figure(it.median * 1e3))),
+            or_nothing(summary.prompt_rate.map(|it| figure(it.median))),
             match summary.compared {
                 0 => NOTHING.to_owned(),
                 compared => format!("{} of {compared}", summary.identical),
@@ -186,18 +188,25 @@ fn costs(summaries: &[Summary], shows_temperature: bool) -> Table {
 fn verify_cost(report: &Report) -> Table {
     let mut table = Table {
         title: "Cost of verifying",
-        note: "Time of one run of the target model by its number of rows, and as a multiple of that for one row. Guessing \
-               pays while tokens per round grow faster than this.",
+        note: "Time of one run of the target model by its number of rows, and as a multiple of that for one row; beside it, \
+               the time of such runs in rounds, where there were any. Guessing pays while tokens per round grow faster \
+               than this.",
         ..Table::default()
     };
-    table.add_columns(&["rows", "ms", "ratio"]);
+    table.add_columns(&["rows", "ms", "ratio", "ms in rounds"]);
     table.rows = report
         .verify_cost
         .iter()
         .map(|cost| {
             let ratio =
                 if cost.ratio.is_finite() { format!("{:.2}", cost.ratio) } else { NOTHING.to_owned() };
-            vec![cost.rows.to_string(), format!("{:.3}", cost.median_seconds * 1e3), ratio]
+            let milliseconds = |seconds: f64| format!("{:.3}", seconds * 1e3);
+            vec![
+                cost.rows.to_string(),
+                milliseconds(cost.median_seconds),
+                ratio,
+                or_nothing(cost.in_rounds_seconds.map(milliseconds)),
+            ]
         })
         .collect();
     table
@@ -229,12 +238,13 @@ fn key_cells(summary: &Summary, shows_temperature: bool) -> Vec<String> {
     cells
 }
 
-fn or_nothing(cell: Option<String>) -> String {
+/// The cell, or a mark that there is no number.
+pub fn or_nothing(cell: Option<String>) -> String {
     cell.unwrap_or_else(|| NOTHING.to_owned())
 }
 
 /// A number with three digits or all of its whole part.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
         size if size < 9.995 => 2,
         size if size < 99.95 => 1,
@@ -243,7 +253,8 @@ fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-fn percent(proportion: Proportion) -> String {
+/// A share, as a percentage.
+pub fn percent(proportion: Proportion) -> String {
     format!("{:.1} %", proportion.rate * 100.0)
 }
 
@@ -251,7 +262,8 @@ fn percent_interval(bounds: Interval) -> String {
     format!("{} %", interval(bounds, 100.0, 1))
 }
 
-fn interval(bounds: Interval, factor: f64, decimals: usize) -> String {
+/// An interval, its ends multiplied by a factor.
+pub fn interval(bounds: Interval, factor: f64, decimals: usize) -> String {
     format!("{:.decimals$} to {:.decimals$}", bounds.low * factor, bounds.high * factor)
 }
 

@@ -315,6 +315,7 @@ impl<'g> Lowering<'g> {
             "gated_delta_net" => self.delta(node),
             "gated_delta_net_replay" => self.replay(node),
             "select_rows" => self.select_rows(node),
+            "lookup" => self.lookup(node),
             "argmax" => {
                 let (x, ids) = (self.elements(x)?, self.output(node.outputs[0])?);
                 let faults = self.output(node.outputs[1])?;

@@ -1,4 +1,4 @@
-//! Nodes that store and load rows of a state.
+//! Nodes that store and load rows of a state, and look up entries of a table.
 
 use super::{Lowered, Lowering};
 use crate::program::{Check, Kernel, RowKernel, RowsStore};
@@ -27,6 +27,17 @@ impl Lowering<'_> {
             rows: self.live(self.value(x)),
         }));
         Ok("rows_store")
+    }
+
+    pub(super) fn lookup(&mut self, node: &Node) -> Lowered<&'static str> {
+        let kernel = RowKernel::Lookup {
+            ids: self.root(node.inputs[0]),
+            table: self.elements(node.inputs[1])?,
+            entries: self.value(node.inputs[1]).shape.first() as usize,
+            out: self.output(node.outputs[0])?,
+        };
+        self.rows(self.value(node.outputs[0]), kernel);
+        Ok("lookup")
     }
 
     pub(super) fn rows_load(&mut self, node: &Node) -> Lowered<&'static str> {

@@ -1,0 +1,52 @@
+//! What a verification of W rows costs in decodes of one: `verify_cost [replay|snapshots] [model.gguf]`.
+
+use paceline_engine::{EngineOptions, Rows, StrategyOptions, Want};
+use paceline_tests::engines::builtin_cpu;
+use paceline_tests::strategies::{drafter, engine_at, rollback};
+use paceline_tests::test_models::demo_q8_path;
+use std::time::Instant;
+use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _};
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let replay = args.next().is_none_or(|form| form == "replay");
+    let path = args.next().map_or_else(demo_q8_path, Into::into);
+    let strategies = StrategyOptions {
+        drafters: vec![drafter("mtp-chain", &[("depth", "15")])],
+        rollback: replay.then(|| rollback("gdn-replay")),
+        ..StrategyOptions::default()
+    };
+    let mut engine = engine_at(&path, &builtin_cpu(), EngineOptions::default(), &strategies);
+    let vocabulary = engine.model().shape().vocabulary;
+    let tokens: Vec<u32> = (0..300u32).map(|i| i.wrapping_mul(2_654_435_761) % vocabulary).collect();
+    let sequence = engine.new_sequence().expect("a sequence");
+    engine.run(&[Rows { sequence, tokens: &tokens, outputs: 1 }], Want::Ids).expect("it runs");
+    let mut times = vec![Vec::new(); 17];
+    for round in 0..60 {
+        for width in 1..=16 {
+            let rows = Rows { sequence, tokens: &tokens[..width], outputs: width };
+            let start = Instant::now();
+            engine.run(&[rows], Want::Ids).expect("it runs");
+            let elapsed = start.elapsed().as_secs_f64();
+            engine.roll_back(sequence, width - 1).expect("it is kept");
+            if round > 0 {
+                times[width].push(elapsed);
+            }
+        }
+    }
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        (times[times.len() / 2], times[times.len() / 10])
+    };
+    let (one, least_one) = median(&mut times[1].clone());
+    for (width, times) in times.iter_mut().enumerate().skip(1) {
+        let (middle, least) = median(times);
+        println!(
+            "{width:2} rows  median {:7.1} us {:5.2}x   fast {:7.1} us {:5.2}x",
+            middle * 1e6,
+            middle / one,
+            least * 1e6,
+            least / least_one
+        );
+    }
+}
