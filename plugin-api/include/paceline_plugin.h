@@ -163,6 +163,9 @@ extern "C" {
 // The first id that a plugin may declare for a weight type of its own; GGUF numbers its types below.
 #define PACELINE_TYPE_FIRST_DECLARED 64
 
+// In place of a layer: the normed output of the last one.
+#define PACELINE_TAP_HIDDEN UINT32_MAX
+
 // The model that is run.
 #define PACELINE_SOURCE_TARGET 0
 
@@ -793,6 +796,264 @@ typedef struct PacelineWeightTypesTable {
                                        size_t out_bytes);
 } PacelineWeightTypesTable;
 
+// Opaque: a drafter for one context.
+typedef void *PacelineDrafterHandle;
+
+// Opaque: a rollback strategy for one context.
+typedef void *PacelineRollbackHandle;
+
+// Facts of the context that a strategy is made for.
+typedef struct PacelineContextFacts {
+    // Size of this struct in bytes.
+    size_t size;
+    // Tokens of the target's vocabulary.
+    uint32_t vocabulary;
+    // Width of the target's residual stream.
+    uint32_t hidden;
+    // Layers of the target's trunk.
+    uint32_t layers;
+    // Sequences at a time.
+    uint32_t sequences;
+    // Positions of a sequence.
+    uint32_t positions;
+    // Blocks of 256 positions that a sequence has.
+    uint32_t blocks_per_sequence;
+    // Type of cached keys.
+    uint32_t key_type;
+    // Type of cached values.
+    uint32_t value_type;
+    // Rows per sequence of a state that a tap fills.
+    uint32_t staged_rows;
+    // Rows that a sequence can be rolled back by: the longest draft that is verified in one run.
+    uint32_t rollback_depth;
+    // Most rows of the target's runs.
+    uint32_t microbatch;
+    // Reserved, zero.
+    uint32_t reserved;
+    // Id of the backend that runs the target's layers.
+    struct PacelineStr backend;
+    // Architecture of the target.
+    struct PacelineStr architecture;
+} PacelineContextFacts;
+
+// Shape and type of a tensor.
+typedef struct PacelineTensorFacts {
+    // Size of this struct in bytes.
+    size_t size;
+    // Type id.
+    uint32_t dtype;
+    // Number of dimensions.
+    uint32_t rank;
+    // Dimensions, outermost first.
+    uint32_t dims[4];
+} PacelineTensorFacts;
+
+// Rows of one group of a strategy's program: consecutive positions of the run's sequence.
+typedef struct PacelineGroupRows {
+    // Position of the first row.
+    uint32_t position;
+    // Number of rows.
+    uint32_t count;
+    // `count` token ids, or null where the graph makes them itself.
+    const uint32_t *tokens;
+} PacelineGroupRows;
+
+// What the host offers to a strategy. Functions may only be called during the call that the table was given to. The
+// `declare_` functions work while a strategy is made, `run` works afterwards.
+typedef struct PacelineSessionTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // First argument of the functions below.
+    void *context;
+    // Entry `index` of a metadata key of whole numbers or switches, `PACELINE_CODE_UNSUPPORTED` if there is none. A
+    // single number
+    // has the entry 0.
+    int32_t (*metadata_integer)(void *context,
+                                uint32_t source,
+                                struct PacelineStr key,
+                                uint32_t index,
+                                int64_t *out);
+    // A metadata key that is a number, `PACELINE_CODE_UNSUPPORTED` if there is none.
+    int32_t (*metadata_number)(void *context, uint32_t source, struct PacelineStr key, double *out);
+    // A metadata key that is a text, valid during this call; `PACELINE_CODE_UNSUPPORTED` if there is none.
+    int32_t (*metadata_text)(void *context, uint32_t source, struct PacelineStr key, struct PacelineStr *out);
+    // Shape and type of a tensor, `PACELINE_CODE_UNSUPPORTED` if there is none.
+    int32_t (*tensor)(void *context, uint32_t source, struct PacelineStr name, struct PacelineTensorFacts *out);
+    // 1 if the target's family has the fragment.
+    uint32_t (*has_fragment)(void *context, struct PacelineStr name);
+    // Has a hidden state of the target copied to a state after every run: `layer` is the layer whose input is
+    // wanted, or `PACELINE_TAP_HIDDEN`.
+    struct PacelineStatus *(*declare_tap)(void *context, uint32_t layer);
+    // Gives the strategy a ring of `blocks` blocks of 256 positions per sequence.
+    struct PacelineStatus *(*declare_ring)(void *context, uint32_t blocks);
+    // Declares a program; `out` is its number.
+    struct PacelineStatus *(*declare_program)(void *context,
+                                              struct PacelineStr name,
+                                              struct PacelineBytes graph,
+                                              uint32_t *out);
+    // Runs a program for one sequence and waits for it. The result block stays readable until the next run.
+    int32_t (*run)(void *context,
+                   uint32_t program,
+                   uint32_t sequence,
+                   const struct PacelineGroupRows *groups,
+                   size_t group_count,
+                   struct PacelineBytes *results);
+    // The error of the last failed call of `run`, or null. The caller releases it.
+    struct PacelineStatus *(*error)(void *context);
+} PacelineSessionTable;
+
+// What a drafter says about itself.
+typedef struct PacelineDrafterInfo {
+    // Size of this struct in bytes.
+    size_t size;
+    // Longest draft that it makes.
+    uint32_t most;
+    // One of `PACELINE_DRAFT_KIND_*`.
+    uint32_t kind;
+    // One of `PACELINE_DRAFT_COST_*`.
+    uint32_t cost;
+    // 1 if a user fixed the length of drafts: the host does not adapt it.
+    uint32_t fixed;
+} PacelineDrafterInfo;
+
+// What is asked for.
+typedef struct PacelineProposeArgs {
+    // Size of this struct in bytes.
+    size_t size;
+    // The sequence.
+    uint32_t sequence;
+    // Positions that are processed: the anchor's position.
+    uint32_t frontier;
+    // The last token of the text, which is not processed yet.
+    uint32_t anchor;
+    // Most tokens that are wanted, at least 1.
+    uint32_t most;
+    // Room for `most` tokens.
+    uint32_t *tokens;
+    // Room for a probability of each token, by which drafts may be cut; NaN where the drafter has none.
+    float *confidence;
+    // Room for `most` rows of the vocabulary's size, for drafters of the kind `DISTRIBUTION`; else null.
+    float *distributions;
+    // Set by the drafter: number of tokens.
+    uint32_t count;
+    // Reserved, zero.
+    uint32_t reserved;
+} PacelineProposeArgs;
+
+// What became of a round.
+typedef struct PacelineOutcome {
+    // Size of this struct in bytes.
+    size_t size;
+    // The sequence.
+    uint32_t sequence;
+    // Tokens of this drafter's draft that were verified; 0 if another one's draft, or none, was.
+    uint32_t verified;
+    // How many of them were accepted.
+    uint32_t accepted;
+    // Tokens that this drafter proposed.
+    uint32_t drafted;
+    // Most tokens that were wanted.
+    uint32_t wanted;
+} PacelineOutcome;
+
+// Functions of `paceline.drafter/1`. One thread at a time per handle.
+typedef struct PacelineDrafterTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // Makes a drafter for a context: checks that it can work there and declares its needs.
+    struct PacelineStatus *(*create)(const struct PacelineContextFacts *facts,
+                                     const struct PacelineSettingText *settings,
+                                     size_t setting_count,
+                                     const struct PacelineSessionTable *session,
+                                     PacelineDrafterHandle *out);
+    // Frees a drafter.
+    void (*free)(PacelineDrafterHandle drafter);
+    // What the drafter is.
+    struct PacelineStatus *(*info)(PacelineDrafterHandle drafter, struct PacelineDrafterInfo *out);
+    // A sequence begins, empty.
+    int32_t (*begin)(PacelineDrafterHandle drafter, uint32_t sequence);
+    // The target has processed and kept `count` tokens at `position` and after.
+    int32_t (*observe)(PacelineDrafterHandle drafter,
+                       const struct PacelineSessionTable *session,
+                       uint32_t sequence,
+                       uint32_t position,
+                       const uint32_t *tokens,
+                       size_t count);
+    // Guesses what follows.
+    int32_t (*propose)(PacelineDrafterHandle drafter,
+                       const struct PacelineSessionTable *session,
+                       struct PacelineProposeArgs *args);
+    // What became of a round, before the rows that were kept are observed.
+    int32_t (*resolve)(PacelineDrafterHandle drafter, const struct PacelineOutcome *outcome);
+    // Only the first `length` positions of the sequence remain.
+    int32_t (*truncate)(PacelineDrafterHandle drafter, uint32_t sequence, uint32_t length);
+    // What the drafter would tell a user about its choices; valid until the next call on the handle.
+    struct PacelineStatus *(*explain)(PacelineDrafterHandle drafter, struct PacelineStr *out);
+    // The text of the last failed call that returned a number, or null. The caller releases it.
+    struct PacelineStatus *(*error)(PacelineDrafterHandle drafter);
+    // What the drafter keeps of a sequence besides its states, valid until the next call on the handle. May be absent:
+    // a restored sequence then begins anew for the drafter.
+    struct PacelineStatus *(*save)(PacelineDrafterHandle drafter, uint32_t sequence, struct PacelineBytes *out);
+    // The reverse of `save`, after the states were restored: the sequence holds `count` tokens. Without bytes, nothing
+    // was
+    // saved of it.
+    int32_t (*restore)(PacelineDrafterHandle drafter,
+                       uint32_t sequence,
+                       const uint32_t *tokens,
+                       size_t count,
+                       struct PacelineBytes saved);
+} PacelineDrafterTable;
+
+// Sizes of a recurrent layer of the kind Gated DeltaNet.
+typedef struct PacelineDeltaNetShape {
+    // Size of this struct in bytes.
+    size_t size;
+    // Most rows of the graph.
+    uint32_t rows;
+    // Most sequences of the graph.
+    uint32_t sequences;
+    // State slots of the context.
+    uint32_t slots;
+    // Rows that can be rolled back.
+    uint32_t depth;
+    // Key heads.
+    uint32_t key_heads;
+    // Value heads.
+    uint32_t value_heads;
+    // Elements of a key head.
+    uint32_t key_width;
+    // Elements of a value head.
+    uint32_t value_width;
+    // What the output is multiplied by.
+    float scale;
+    // Reserved, zero.
+    uint32_t reserved;
+} PacelineDeltaNetShape;
+
+// Functions of `paceline.rollback/1`. Any thread.
+typedef struct PacelineRollbackTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // Makes a strategy for a context.
+    struct PacelineStatus *(*create)(const struct PacelineContextFacts *facts,
+                                     const struct PacelineSettingText *settings,
+                                     size_t setting_count,
+                                     const struct PacelineSessionTable *session,
+                                     PacelineRollbackHandle *out);
+    // Frees a strategy.
+    void (*free)(PacelineRollbackHandle rollback);
+    // The fragment of a Gated DeltaNet layer: a graph with the parameters `q`, `k`, `v`, `g`, `beta`, `sequences`
+    // and `rollback`, states of its own, and the result `o`. The bytes are valid until the next call on the handle.
+    struct PacelineStatus *(*delta_net)(PacelineRollbackHandle rollback,
+                                        const struct PacelineDeltaNetShape *shape,
+                                        struct PacelineBytes *out);
+    // A graph with the parameters `sequences` and `rollback` and no rows that brings the state `delta` of a layer up to
+    // the records that are kept, so that it can be saved. The bytes are valid until the next call on the handle.
+    struct PacelineStatus *(*settle)(PacelineRollbackHandle rollback,
+                                     const struct PacelineDeltaNetShape *shape,
+                                     struct PacelineBytes *out);
+} PacelineRollbackTable;
+
 // A version of the ABI as one number.
 #define PACELINE_ABI_VERSION(major, minor) (((uint32_t)(major) << 16) | (uint32_t)(minor))
 
@@ -807,6 +1068,10 @@ typedef struct PacelineWeightTypesTable {
 
 // Interface id of `PacelineWeightTypesTable`, which a plugin may offer.
 #define PACELINE_WEIGHT_TYPES_INTERFACE "paceline.weight_types/1"
+
+// Interface ids of `PacelineDrafterTable` and `PacelineRollbackTable`, which a strategy offers.
+#define PACELINE_DRAFTER_INTERFACE "paceline.drafter/1"
+#define PACELINE_ROLLBACK_INTERFACE "paceline.rollback/1"
 
 // `row_invariance` of a node whose rows never depend on their company.
 #define PACELINE_UNLIMITED_ROWS UINT32_MAX

@@ -173,7 +173,102 @@ fn layout() -> String {
         }
     );
     layout!(out, WeightTypesTable { size, dequantize, quantize });
+    strategy_layout(&mut out);
     out
+}
+
+fn strategy_layout(mut out: &mut String) {
+    layout!(
+        out,
+        ContextFacts {
+            size,
+            vocabulary,
+            hidden,
+            layers,
+            sequences,
+            positions,
+            blocks_per_sequence,
+            key_type,
+            value_type,
+            staged_rows,
+            rollback_depth,
+            microbatch,
+            reserved,
+            backend,
+            architecture,
+        }
+    );
+    layout!(out, TensorFacts { size, dtype, rank, dims });
+    layout!(out, GroupRows { position, count, tokens });
+    layout!(
+        out,
+        SessionTable {
+            size,
+            context,
+            metadata_integer,
+            metadata_number,
+            metadata_text,
+            tensor,
+            has_fragment,
+            declare_tap,
+            declare_ring,
+            declare_program,
+            run,
+            error,
+        }
+    );
+    layout!(out, DrafterInfo { size, most, kind, cost, fixed });
+    layout!(
+        out,
+        ProposeArgs {
+            size,
+            sequence,
+            frontier,
+            anchor,
+            most,
+            tokens,
+            confidence,
+            distributions,
+            count,
+            reserved,
+        }
+    );
+    layout!(out, Outcome { size, sequence, verified, accepted, drafted, wanted });
+    layout!(
+        out,
+        DrafterTable {
+            size,
+            create,
+            free,
+            info,
+            begin,
+            observe,
+            propose,
+            resolve,
+            truncate,
+            explain,
+            error,
+            save,
+            restore,
+        }
+    );
+    layout!(
+        out,
+        DeltaNetShape {
+            size,
+            rows,
+            sequences,
+            slots,
+            depth,
+            key_heads,
+            value_heads,
+            key_width,
+            value_width,
+            scale,
+            reserved,
+        }
+    );
+    layout!(out, RollbackTable { size, create, free, delta_net, settle });
 }
 
 #[test]

@@ -102,6 +102,7 @@ fn constants() -> Vec<(&'static str, i64)> {
         ("PACELINE_WEIGHT_USE_ELEMENTS", weight_use::ELEMENTS.into()),
         ("PACELINE_KV_BLOCK", graph::ops::KV_BLOCK.into()),
         ("PACELINE_UNLIMITED_ROWS", backend::UNLIMITED_ROWS.into()),
+        ("PACELINE_TAP_HIDDEN", abi::TAP_HIDDEN.into()),
         ("PACELINE_SOURCE_TARGET", abi::source::TARGET.into()),
         ("PACELINE_SOURCE_DRAFT", abi::source::DRAFT.into()),
         ("PACELINE_DRAFT_KIND_POINT", abi::draft_kind::POINT.into()),
@@ -145,6 +146,8 @@ fn constants_have_the_values_that_rust_has() {
         ("PACELINE_BACKEND_INTERFACE", abi::BACKEND_INTERFACE),
         ("PACELINE_GRAPH_INTERFACE", abi::GRAPH_INTERFACE),
         ("PACELINE_WEIGHT_TYPES_INTERFACE", abi::WEIGHT_TYPES_INTERFACE),
+        ("PACELINE_DRAFTER_INTERFACE", abi::DRAFTER_INTERFACE),
+        ("PACELINE_ROLLBACK_INTERFACE", abi::ROLLBACK_INTERFACE),
         ("PACELINE_DESCRIPTOR_MAGIC", std::str::from_utf8(descriptor::MAGIC).expect("ASCII")),
         ("PACELINE_DESCRIPTOR_SECTION", ".paceline.plugin"),
     ];

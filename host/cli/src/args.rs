@@ -135,6 +135,10 @@ pub enum ModelsCommand {
     Inspect(InspectArgs),
     /// List every fault of a model file; exit code 3 if there is one
     Verify(VerifyArgs),
+    /// Say whether a DFlash drafter's file belongs to a model, and if not, why; exit code 3 then
+    ///
+    /// Both files are looked at, and the memory is planned; nothing is loaded.
+    Pair(PairArgs),
 }
 
 /// The model that a command works on.
@@ -175,6 +179,23 @@ pub struct VerifyArgs {
     pub model: ModelArg,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Arguments of `models pair`.
+#[derive(Debug, clap::Args)]
+pub struct PairArgs {
+    #[command(flatten)]
+    pub model: ModelArg,
+    /// The drafter's GGUF file
+    #[arg(value_name = "DRAFT")]
+    pub draft: PathBuf,
+    /// Positions of the context for which memory is planned; what the model was trained for, at most 8192, if left out
+    #[arg(long, value_name = "N")]
+    pub ctx: Option<u32>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
 }
 
 /// Arguments of `tokenize`.

@@ -19,6 +19,9 @@ pub mod source {
     pub const DRAFT: u32 = 1;
 }
 
+/// In place of a layer: the normed output of the last one.
+pub const TAP_HIDDEN: u32 = u32::MAX;
+
 /// What a drafter's draft is a sample of.
 pub mod draft_kind {
     /// Certain tokens: no distribution.
@@ -128,7 +131,7 @@ pub struct SessionTable {
     /// 1 if the target's family has the fragment.
     pub has_fragment: Option<unsafe extern "C" fn(context: *mut c_void, name: Str) -> u32>,
     /// Has a hidden state of the target copied to a state after every run: `layer` is the layer whose input is
-    /// wanted, or 2^32 - 1 for the normed output of the last.
+    /// wanted, or [`TAP_HIDDEN`].
     pub declare_tap: Option<unsafe extern "C" fn(context: *mut c_void, layer: u32) -> *mut Status>,
     /// Gives the strategy a ring of `blocks` blocks of 256 positions per sequence.
     pub declare_ring: Option<unsafe extern "C" fn(context: *mut c_void, blocks: u32) -> *mut Status>,

@@ -140,7 +140,7 @@ fn status(call: impl FnOnce() -> Result<()>) -> *mut abi::Status {
 }
 
 unsafe extern "C" fn declare_tap(context: *mut c_void, layer: u32) -> *mut abi::Status {
-    let tap = if layer == u32::MAX { Tap::Hidden } else { Tap::LayerInput(layer) };
+    let tap = if layer == abi::TAP_HIDDEN { Tap::Hidden } else { Tap::LayerInput(layer) };
     // SAFETY: called by a plugin with the session that it was given.
     status(|| unsafe { session(context) }.session.declare_tap(tap))
 }

@@ -31,9 +31,6 @@ pub trait RollbackInstance: 'static {
     fn get() -> &'static Self::Plugin;
 }
 
-/// Layers in place of the normed output of the last.
-const HIDDEN: u32 = u32::MAX;
-
 /// The host's session table as a [`Session`].
 struct TableSession<'a> {
     table: *const SessionTable,
@@ -114,7 +111,7 @@ impl Session for TableSession<'_> {
         let declare =
             abi_function!(self.table, SessionTable, declare_tap).ok_or_else(|| missing("declare_tap"))?;
         let layer = match tap {
-            Tap::Hidden => HIDDEN,
+            Tap::Hidden => abi::TAP_HIDDEN,
             Tap::LayerInput(layer) => layer,
         };
         // SAFETY: the table is valid during the call.

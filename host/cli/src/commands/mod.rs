@@ -9,6 +9,7 @@ mod eval_perplexity;
 mod eval_top;
 mod man;
 mod models_inspect;
+mod models_pair;
 mod models_verify;
 mod plugins_inspect;
 mod plugins_list;
@@ -38,6 +39,7 @@ pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
         Command::Bench(args) => bench::run(args, app),
         Command::Models(ModelsCommand::Inspect(args)) => models_inspect::run(args, app),
         Command::Models(ModelsCommand::Verify(args)) => models_verify::run(args, app),
+        Command::Models(ModelsCommand::Pair(args)) => models_pair::run(args, app),
         Command::Tokenize(args) => tokenize::run(args, app),
         Command::Detokenize(args) => detokenize::run(args, app),
         Command::Plugins(PluginsCommand::List(args)) => plugins_list::run(args, app),

@@ -85,9 +85,13 @@ fn test_strategy(args: &PluginsTestArgs, plugin: &Plugin, app: &mut App) -> Resu
         }
     }
     app.printer.flush()?;
+    let comparison = match plugin.client.drafters() {
+        Ok(Some(_)) => format!("--strategy none,{id}"),
+        _ => "--strategy none,auto --ab speculation.rollback=replay,snapshots".to_owned(),
+    };
     app.printer.status(format_args!(
-        "that is the contract, without a model; `paceline bench MODEL --strategy none,{id}` shows on a model what it \
-         gains, and that texts stay the same"
+        "that is the contract, without a model; `paceline bench MODEL {comparison}` shows on a model what it gains, and \
+         that texts stay the same"
     ));
     Ok(if failed == 0 { Exit::Ok } else { Exit::Failed })
 }
