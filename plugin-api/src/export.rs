@@ -79,6 +79,32 @@ pub unsafe fn can_talk_to(host: *const HostTable) -> bool {
     oldest <= mine && current >= abi::version(abi::ABI_MAJOR, abi::ABI_OLDEST_MINOR)
 }
 
+/// Defines the entry function of a plugin with this description, whose interfaces `plugin_interface` gives, and registers
+/// it as a built-in.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! plugin_entry {
+    ($info:expr) => {
+        /// The plugin's entry: checks the host and returns the plugin's table.
+        ///
+        /// # Safety
+        /// `host` must be null or a host table that is valid for the life of the process.
+        pub unsafe extern "C" fn plugin_entry(
+            host: *const $crate::abi::HostTable,
+        ) -> *const $crate::abi::PluginTable {
+            static TABLE: $crate::abi::PluginTable = $info.table(plugin_interface);
+            // SAFETY: by the contract of this function.
+            if unsafe { $crate::shim_instance::accept_host(host) } {
+                &raw const TABLE
+            } else {
+                ::core::ptr::null()
+            }
+        }
+
+        $crate::inventory::submit! { $crate::Builtin { entry: plugin_entry } }
+    };
+}
+
 /// Declares the backend of a plugin crate: `backend_plugin!(INFO, MyBackend, MyBackend::new())`.
 ///
 /// Defines `plugin_entry`, the entry function, and registers it as a built-in, so that a host that links the crate
@@ -120,23 +146,7 @@ macro_rules! backend_plugin {
             }
         }
 
-        /// The plugin's entry: checks the host and returns the plugin's table.
-        ///
-        /// # Safety
-        /// `host` must be null or a host table that is valid for the life of the process.
-        pub unsafe extern "C" fn plugin_entry(
-            host: *const $crate::abi::HostTable,
-        ) -> *const $crate::abi::PluginTable {
-            static TABLE: $crate::abi::PluginTable = $info.table(plugin_interface);
-            // SAFETY: by the contract of this function.
-            if unsafe { $crate::shim_instance::accept_host(host) } {
-                &raw const TABLE
-            } else {
-                ::core::ptr::null()
-            }
-        }
-
-        $crate::inventory::submit! { $crate::Builtin { entry: plugin_entry } }
+        $crate::plugin_entry!($info);
     };
 }
 

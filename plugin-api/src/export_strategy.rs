@@ -61,22 +61,6 @@ macro_rules! strategy_plugin {
             }
         }
 
-        /// The plugin's entry: checks the host and returns the plugin's table.
-        ///
-        /// # Safety
-        /// `host` must be null or a host table that is valid for the life of the process.
-        pub unsafe extern "C" fn plugin_entry(
-            host: *const $crate::abi::HostTable,
-        ) -> *const $crate::abi::PluginTable {
-            static TABLE: $crate::abi::PluginTable = $info.table(plugin_interface);
-            // SAFETY: by the contract of this function.
-            if unsafe { $crate::shim_instance::accept_host(host) } {
-                &raw const TABLE
-            } else {
-                ::core::ptr::null()
-            }
-        }
-
-        $crate::inventory::submit! { $crate::Builtin { entry: plugin_entry } }
+        $crate::plugin_entry!($info);
     };
 }

@@ -177,7 +177,7 @@ fn layout() -> String {
     out
 }
 
-fn strategy_layout(mut out: &mut String) {
+fn strategy_layout(out: &mut String) {
     layout!(
         out,
         ContextFacts {

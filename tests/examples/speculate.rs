@@ -15,6 +15,9 @@ fn main() {
     let temperature: f32 = args.next().map_or(0.0, |a| a.parse().unwrap());
     let path = std::env::var_os("MODEL").map_or_else(demo_q8_path, Into::into);
     let backend = builtin_cpu();
+    let threads = std::env::var("THREADS").unwrap_or_else(|_| "0".into());
+    let engine_options =
+        || EngineOptions { settings: vec![("threads".into(), threads.clone())], ..EngineOptions::default() };
     let prompts = paceline_tests::reference_logits().unwrap().prompts;
     let number: usize = std::env::var("PROMPT").map_or(0, |p| p.parse().unwrap());
     let prompt = prompts[number].ids.clone();
@@ -30,7 +33,7 @@ fn main() {
             ..StrategyOptions::default()
         };
         let start = std::time::Instant::now();
-        let mut engine = engine_at(&path, &backend, EngineOptions::default(), &strategies);
+        let mut engine = engine_at(&path, &backend, engine_options(), &strategies);
         let load = start.elapsed();
         for _ in 0..3 {
             let sequence = engine.new_sequence().unwrap();
@@ -55,7 +58,8 @@ fn main() {
             let spec = engine.speculation_report();
             let hash = ids.iter().fold(0u64, |h, &t| (h ^ u64::from(t)).wrapping_mul(0x100000001b3));
             println!(
-                "{name:30} load {load:?} {:7.1} t/s prompt {:7.1} t/s  {hash:016x} tau {:.2} acc {:?} off {} rounds {} {:?} {:?}",
+                "{name:30} draft {:?} us load {load:?} {:7.1} t/s prompt {:7.1} t/s  {hash:016x} tau {:.2} acc {:?} off {} rounds {} {:?} {:?}",
+                spec.drafters.first().map(|d| spec.time.draft.as_micros() as u64 / d.drafts.max(1)),
                 report.generation_rate(),
                 report.prompt_rate(),
                 spec.mean_length(),

@@ -16,7 +16,9 @@ fn main() {
         rollback: replay.then(|| rollback("gdn-replay")),
         ..StrategyOptions::default()
     };
-    let mut engine = engine_at(&path, &builtin_cpu(), EngineOptions::default(), &strategies);
+    let threads = std::env::var("THREADS").unwrap_or_else(|_| "0".into());
+    let options = EngineOptions { settings: vec![("threads".into(), threads)], ..EngineOptions::default() };
+    let mut engine = engine_at(&path, &builtin_cpu(), options, &strategies);
     let vocabulary = engine.model().shape().vocabulary;
     let tokens: Vec<u32> = (0..300u32).map(|i| i.wrapping_mul(2_654_435_761) % vocabulary).collect();
     let sequence = engine.new_sequence().expect("a sequence");

@@ -19,6 +19,7 @@ pub mod reference;
 pub mod strategies;
 pub mod test_models;
 pub mod texts;
+pub mod trimmed;
 
 pub use random_model::{DenseFamily, RandomDense, RandomDrafter, RandomModel, ValueSource, WeightTypes};
 pub use reference::{DrafterReference, MtpRows, Reference, Rows, Trunk};

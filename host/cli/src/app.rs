@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use paceline_registry::{Candidates, DiscoverConfig, Environment, Prober, Registry};
+use paceline_registry::{Candidates, DiscoverConfig, Environment, Error, PluginKind, Prober, Registry};
 
 use crate::builtins::BUILTINS;
 use crate::failure::Failure;
@@ -45,7 +45,9 @@ impl App {
         for id in wanted {
             // What the user named is there, and is not asked for its devices before it is used.
             if !registry.find(&id).is_ok_and(|plugin| plugin.origin.path().is_some()) {
-                registry.load_backend(&mut candidates, &id)?;
+                registry
+                    .load_backend(&mut candidates, &id)
+                    .map_err(|error| among_backends(error, &registry, &candidates))?;
             }
         }
         load_more(&mut registry, &candidates)?;
@@ -77,6 +79,21 @@ impl App {
             ..DiscoverConfig::default()
         })
     }
+}
+
+/// An unknown backend is told from other backends, not from strategies.
+fn among_backends(mut error: Error, registry: &Registry, candidates: &Candidates) -> Error {
+    let is_strategy = |id: &String| match registry.find(id) {
+        Ok(plugin) => !plugin.is_backend(),
+        Err(_) => candidates.list().iter().any(|candidate| {
+            let kind = candidate.descriptor.as_ref().map(|descriptor| descriptor.kind);
+            candidate.id() == Some(id) && kind == Some(PluginKind::Strategy)
+        }),
+    };
+    if let Error::Unknown { known, .. } = &mut error {
+        known.retain(|id| !is_strategy(id));
+    }
+    error
 }
 
 /// Tries plugins in this program, started once more.

@@ -61,7 +61,9 @@ fn json_names_the_file() {
 #[test]
 fn an_unknown_id() {
     let unknown = run_with_fixture(&["plugins", "inspect", "fixtrue"]);
-    assert_snapshot!(unknown.replace("`cpu`, ", ""), @r"
+    let built_in = ["`cpu`, ", "`dflash`, ", ", `gdn-replay`", ", `mtp-chain`", ", `ngram-adaptive`"];
+    let unknown = built_in.iter().fold(unknown, |text, id| text.replace(id, ""));
+    assert_snapshot!(unknown, @r"
     exit 2
     --- stdout
     --- stderr
@@ -346,4 +348,46 @@ fn a_backend_that_fails_the_suite() {
 fn the_hidden_option() {
     let asked = run(&["--probe", "describe", "/nowhere", "more"]);
     assert!(asked.contains("unexpected argument '--probe'"), "{asked}");
+}
+
+#[cfg(feature = "strategies")]
+mod strategies {
+    use super::*;
+    use support::strategy_plugin;
+
+    #[test]
+    fn are_listed_and_say_what_they_do() {
+        let listed = json(&["plugins", "list", "--json"]);
+        let plugins = listed["plugins"].as_array().unwrap();
+        let kinds = plugins.iter().filter(|plugin| plugin["kind"] == "strategy").map(|plugin| &plugin["id"]);
+        assert_eq!(
+            kinds.collect::<Vec<_>>(),
+            ["dflash", "gdn-replay", "mtp-chain", "ngram-adaptive"]
+        );
+        for (id, role) in [("mtp-chain", "drafter"), ("gdn-replay", "rollback")] {
+            let inspected = run(&["plugins", "inspect", id]);
+            assert!(inspected.contains(&format!("kind        strategy, {role}\n")), "{inspected}");
+            let inspected = json(&["plugins", "inspect", id, "--json"]);
+            assert_eq!(inspected["plugins"][0]["roles"], serde_json::json!([role]));
+        }
+    }
+
+    #[test]
+    fn are_held_against_their_contract() {
+        assert_snapshot!(run(&["plugins", "test", "gdn-replay"]), @"");
+        assert_snapshot!(run(&["plugins", "test", "dflash"]), @"");
+        assert_snapshot!(run(&["plugins", "test", &strategy_plugin()]), @"");
+        let failing = run(&["plugins", "test", &strategy_plugin(), "--set", "echo.fails=on", "-q"]);
+        assert_snapshot!(failing, @"");
+        let checks = json(&["plugins", "test", "ngram-adaptive", "--json"]);
+        assert_eq!(checks["ok"], true);
+        assert!(checks["checks"].as_array().unwrap().iter().all(|check| check["result"] == "passed"));
+    }
+
+    #[test]
+    fn have_no_operations() {
+        assert_snapshot!(run(&["plugins", "test", "mtp-chain", "--operation", "softmax"]), @"");
+        assert_snapshot!(run(&["plugins", "test", "mtp-chain", "--junit", "x.xml"]), @"");
+        assert_snapshot!(run(&["devices", "--backend", "mtp-chain"]), @"");
+    }
 }

@@ -46,7 +46,7 @@ fn a_seed_is_chosen_and_shown() {
         let output = output(&[&["run", "demo", "-p", PROMPT, "-n", "12"], more].concat());
         assert!(output.status.success(), "{}", shown(&output));
         let statistics = String::from_utf8(output.stderr).unwrap();
-        let (_, seed) = statistics.trim_end().rsplit_once("; seed ").expect("a seed");
+        let (_, seed) = statistics.lines().next().unwrap().rsplit_once("; seed ").expect("a seed");
         (String::from_utf8(output.stdout).unwrap(), seed.to_owned())
     };
     let (text, seed) = run(&[]);
@@ -92,7 +92,7 @@ fn the_beginning_of_a_stop_text_is_no_stop_text() {
 #[test]
 fn json_says_everything() {
     let outcome =
-        json(&[&GREEDY_OPTIONS[..], &["-n", "8", "--seed", "7", "--json", "--threads", "1"]].concat());
+        json(&[&GREEDY_OPTIONS[..], &["-n", "8", "--seed", "7", "--json", "--threads", "1", "--strategy", "none"]].concat());
     let numbers = |value: &Value| -> Vec<u64> {
         value.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
     };
@@ -165,7 +165,7 @@ fn json_says_everything() {
 fn a_full_context_ends_the_text() {
     let text = run(&["run", "demo", "-p", PROMPT, "--temp", "0", "--ctx", "40"]);
     let text = without_numbers(&text);
-    assert!(text.ends_with("; stopped as the context is full (see `--ctx`)\n"), "{text}");
+    assert!(text.contains("; stopped as the context is full (see `--ctx`)\n"), "{text}");
     let outcome = json(&[&GREEDY_OPTIONS[..], &["--ctx", "40", "--json"]].concat());
     // The last token needs no position, as nothing follows it.
     assert_eq!((&outcome["stop"], &outcome["timings"]["generated"]), (&"context_full".into(), &5.into()));
@@ -226,5 +226,5 @@ fn ctrl_c_ends_the_text_and_shows_statistics() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let statistics = String::from_utf8(output.stderr).unwrap();
-    assert!(statistics.ends_with("; interrupted\n"), "{statistics}");
+    assert!(statistics.contains("; interrupted\n"), "{statistics}");
 }

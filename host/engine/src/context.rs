@@ -87,10 +87,7 @@ impl Context {
 
     pub fn new_sequence(&mut self) -> Result<SequenceId> {
         let free = self.sequences.iter().position(|s| !s.in_use).ok_or_else(|| {
-            EngineError::Request(format!(
-                "all {} sequences of the context are in use",
-                self.shape.sequences
-            ))
+            EngineError::Request(format!("all {} sequences of the context are in use", self.shape.sequences))
         })?;
         self.sequences[free].in_use = true;
         Ok(SequenceId(free as u32))
@@ -116,7 +113,8 @@ impl Context {
     pub fn roll_back(&mut self, id: SequenceId, rows: usize) -> Result<()> {
         let rollable = self.rollable(id);
         let sequence = self.sequences.get_mut(id.0 as usize).filter(|s| s.in_use);
-        let done = sequence.zip(u32::try_from(rows).ok()).is_some_and(|(s, rows)| s.roll_back(rows, self.rollback));
+        let done =
+            sequence.zip(u32::try_from(rows).ok()).is_some_and(|(s, rows)| s.roll_back(rows, self.rollback));
         if done {
             return Ok(());
         }
@@ -341,13 +339,7 @@ impl Context {
         writer.finish();
     }
 
-    fn outputs(
-        &mut self,
-        index: usize,
-        count: usize,
-        want: Want,
-        position: usize,
-    ) -> Result<Outputs<'_>> {
+    fn outputs(&mut self, index: usize, count: usize, want: Want, position: usize) -> Result<Outputs<'_>> {
         let vocabulary = self.model.shape().vocabulary as usize;
         let block = self.loaded.result_block();
         let Some(places) = self.loaded.built(index).target else {
@@ -400,7 +392,9 @@ impl Context {
         let mut block = ParameterBlock(block);
         if let Some(updates) = &built.updates {
             if self.updates.len() > updates.most {
-                return Err(PluginError::unsupported("more block-table updates are pending than its graph takes"));
+                return Err(PluginError::unsupported(
+                    "more block-table updates are pending than its graph takes",
+                ));
             }
             updates.write(&mut block, &self.updates);
         }
@@ -445,7 +439,9 @@ impl Context {
             }
             let vocabulary = self.model.shape().vocabulary;
             if let Some(id) = group.tokens.and_then(|tokens| tokens.iter().find(|&&id| id >= vocabulary)) {
-                return Err(PluginError::invalid(format!("token {id} is outside of the vocabulary of {vocabulary}")));
+                return Err(PluginError::invalid(format!(
+                    "token {id} is outside of the vocabulary of {vocabulary}"
+                )));
             }
         }
         Ok(())

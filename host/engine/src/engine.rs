@@ -11,9 +11,7 @@ use crate::model::Model;
 use crate::programs::Want;
 use crate::speculation::{Speculation, SpeculationReport};
 use crate::step::{ContextShape, KV_BLOCK};
-use crate::strategies::{
-    self, Drafter, MOST_VERIFIED, STAGED_AFTER_MICROBATCH, Setup, StrategyOptions,
-};
+use crate::strategies::{self, Drafter, MOST_VERIFIED, STAGED_AFTER_MICROBATCH, Setup, StrategyOptions};
 use paceline_plugin_api::backend::Counters;
 use paceline_plugin_api::client::BackendClient;
 use paceline_plugin_api::graph::DType;
@@ -305,8 +303,7 @@ fn prepare(
     }
     shape.staged_rows = options.microbatch + STAGED_AFTER_MICROBATCH;
     shape.rollback_depth = limit;
-    let (setup, drafters) =
-        strategies::create(model, backend.plugin(), &shape, options.microbatch, wanted)?;
+    let (setup, drafters) = strategies::create(model, backend.plugin(), &shape, options.microbatch, wanted)?;
     // No more state is kept than the longest draft needs.
     let longest = drafters.iter().map(|d| d.client.info().most).max().unwrap_or(limit);
     shape.rollback_depth = longest.clamp(1, limit);

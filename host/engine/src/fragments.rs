@@ -21,7 +21,9 @@ pub(crate) fn has_fragment(family: &dyn Family, name: &str) -> bool {
         fragment::NEXTN_EMBED | fragment::NEXTN_FULL | fragment::NEXTN_KV_ONLY | fragment::NEXTN_HEAD => {
             family.nextn().is_some()
         }
-        fragment::NEXTN_DRAFT_HEAD | fragment::NEXTN_DRAFT_IDS => family.nextn().is_some_and(|nextn| nextn.draft_head_rows().is_some()),
+        fragment::NEXTN_DRAFT_HEAD | fragment::NEXTN_DRAFT_IDS => {
+            family.nextn().is_some_and(|nextn| nextn.draft_head_rows().is_some())
+        }
         _ => false,
     }
 }
@@ -158,7 +160,13 @@ pub(crate) fn inline_family(
     Ok(built)
 }
 
-fn check_state(plugin: &str, state: &str, kind: StateKind, dims: &[u32], context: &ContextShape) -> Result<()> {
+fn check_state(
+    plugin: &str,
+    state: &str,
+    kind: StateKind,
+    dims: &[u32],
+    context: &ContextShape,
+) -> Result<()> {
     let expected = match state {
         step::name::BLOCKS | step::name::RING_BLOCKS => vec![context.sequences, context.blocks_per_sequence],
         _ => return Ok(()),
@@ -291,7 +299,10 @@ pub(crate) fn inline_delta_net(
     let out = inline_layer(b, fragment, plugin, layer, &named)?;
     let out = out.ok_or_else(|| fault(plugin, "its fragment has no result `o`"))?;
     if b.dims(out) != b.dims(v) {
-        return Err(fault(plugin, format!("its fragment makes {:?} from values of {:?}", b.dims(out), b.dims(v))));
+        return Err(fault(
+            plugin,
+            format!("its fragment makes {:?} from values of {:?}", b.dims(out), b.dims(v)),
+        ));
     }
     Ok(out)
 }

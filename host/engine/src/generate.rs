@@ -4,7 +4,7 @@ use crate::engine::{Engine, Rows, SequenceId};
 use crate::error::{EngineError, Result};
 use crate::programs::Want;
 use crate::sampling::Sampler;
-use crate::speculation::{RoundIo, Running, choose, round};
+use crate::speculation::{OnLogits, RoundIo, Running, choose, round};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -159,14 +159,14 @@ impl Engine {
         tasks: &mut [Task<'_>],
         progress: &mut dyn FnMut(usize),
         on_token: &mut dyn FnMut(usize, u32) -> ControlFlow<()>,
-        on_logits: Option<&mut dyn FnMut(usize, usize, &[f32])>,
+        on_logits: Option<OnLogits<'_>>,
         reports: &mut Vec<GenerationReport>,
     ) -> Result<()> {
         let greedy = tasks.iter().all(|task| task.sampler.options().is_greedy());
         let want = if greedy && on_logits.is_none() { Want::Ids } else { Want::Logits };
         let context = self.context_length();
         // The closures live for different times; both live for this call.
-        let on_logits = on_logits.map(|see| &mut *see as &mut dyn FnMut(usize, usize, &[f32]));
+        let on_logits = on_logits.map(|see| &mut *see as OnLogits<'_>);
         let mut io = RoundIo { want, on_token: &mut *on_token, on_logits };
         let mut texts = Vec::with_capacity(tasks.len());
         let mut prompts = Vec::with_capacity(tasks.len());

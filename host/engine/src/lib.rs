@@ -34,7 +34,5 @@ pub use programs::Want;
 pub use sampling::{Purpose, Sampler, SamplerOptions, uniform};
 pub use speculation::{DrafterReport, SpeculationReport, TimeSplit};
 pub use step::{ContextShape, KV_BLOCK, StepInputs};
-pub use strategies::{
-    Acceptance, DrafterOptions, MOST_VERIFIED, RollbackOptions, Select, StrategyOptions,
-};
+pub use strategies::{Acceptance, DrafterOptions, MOST_VERIFIED, RollbackOptions, Select, StrategyOptions};
 pub use weights::Weight;

@@ -7,6 +7,7 @@ use crate::model::Model;
 use crate::programs::{self, ProgramGraph, ProgramKey, TargetParts};
 use crate::step::ContextShape;
 use crate::strategies::Setup;
+use paceline_gguf::Gguf;
 use paceline_plugin_api::backend::{ArenaClass, StatePlan, WeightLayout, WeightUse, weight_uses};
 use paceline_plugin_api::client::{
     ArenaClient, BackendClient, DeviceClient, ExecutableClient, LoadSpans, PlanClient, SemaphoreClient,
@@ -14,7 +15,6 @@ use paceline_plugin_api::client::{
 };
 use paceline_plugin_api::graph::{Graph, StateKind, ValueKind, step};
 use paceline_plugin_api::strategy::DRAFT_WEIGHT;
-use paceline_gguf::Gguf;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -388,7 +388,14 @@ impl Loaded {
     }
 
     /// Copies entries of a state out, in canonical form, or in.
-    pub fn move_state(&mut self, state: &str, first: u32, count: u32, bytes: &mut Vec<u8>, out: bool) -> Result<()> {
+    pub fn move_state(
+        &mut self,
+        state: &str,
+        first: u32,
+        count: u32,
+        bytes: &mut Vec<u8>,
+        out: bool,
+    ) -> Result<()> {
         let place = self.programs.iter().enumerate().find_map(|(index, program)| {
             let graph = &program.built.graph;
             let position = graph.states().position(|id| graph.value(id).name == state)?;

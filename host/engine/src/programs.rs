@@ -4,8 +4,8 @@ use crate::error::{EngineError, Result};
 use crate::families::{Closed, Ports};
 use crate::fragments::{inline_delta_net, inline_family, inline_layer};
 use crate::model::Model;
-use crate::strategies::DeclaredProgram;
 use crate::step::{ContextShape, GroupOffsets, OutputOffsets, StepInputs, UpdateOffsets, output_name};
+use crate::strategies::DeclaredProgram;
 use paceline_plugin_api::backend::{NodePlan, PlanSummary};
 use paceline_plugin_api::client::RollbackClient;
 use paceline_plugin_api::graph::step::{Tap, name};
@@ -109,10 +109,9 @@ impl Ports for TargetPorts<'_> {
             return Closed.delta_net(b, step, layer, inputs, shape);
         };
         self.rolled.push((layer, *shape));
-        let fragment = client.delta_net(shape).map_err(|source| EngineError::StrategyRefused {
-            plugin: client.plugin().to_owned(),
-            source,
-        })?;
+        let fragment = client
+            .delta_net(shape)
+            .map_err(|source| EngineError::StrategyRefused { plugin: client.plugin().to_owned(), source })?;
         let ports = DeltaNetPorts { inputs, sequences: step.sequences, rollback };
         inline_delta_net(b, &fragment, client.plugin(), layer, &ports)
     }

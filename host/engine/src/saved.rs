@@ -43,7 +43,9 @@ fn pieces(context: &Context, id: SequenceId, length: u32) -> Result<Vec<Piece>> 
             }
             StateKind::Ring => {
                 let rows = context.shape.staged_rows.max(1);
-                (length.saturating_sub(STAGED)..length).map(|position| (slot * rows + position % rows, 1)).collect()
+                (length.saturating_sub(STAGED)..length)
+                    .map(|position| (slot * rows + position % rows, 1))
+                    .collect()
             }
             StateKind::Scratch | StateKind::Table => continue,
         };
@@ -61,7 +63,11 @@ fn canonical_name(value: &Value) -> Option<String> {
         // A rollback strategy's base is the layer's state; its records are settled.
         Some((layer, "delta")) => Some(format!("blk.{layer}.delta")),
         Some(_) => None,
-        None if matches!(value.kind, ValueKind::State(StateKind::Ring)) && !value.name.starts_with(name::TAP) => None,
+        None if matches!(value.kind, ValueKind::State(StateKind::Ring))
+            && !value.name.starts_with(name::TAP) =>
+        {
+            None
+        }
         None => Some(value.name.clone()),
     }
 }
@@ -193,8 +199,10 @@ impl Engine {
     }
 
     fn restore(&mut self, id: SequenceId, bytes: &[u8]) -> Result<()> {
-        let refuse = |what: String| EngineError::Request(format!("the saved sequence cannot be restored: {what}"));
-        let saved = parse(bytes).ok_or_else(|| refuse("it is damaged, or was not saved by Paceline".into()))?;
+        let refuse =
+            |what: String| EngineError::Request(format!("the saved sequence cannot be restored: {what}"));
+        let saved =
+            parse(bytes).ok_or_else(|| refuse("it is damaged, or was not saved by Paceline".into()))?;
         let mine = fingerprint(&self.context);
         if saved.model != mine {
             return Err(refuse(format!("it is of {}, this context is of {mine}", saved.model)));
@@ -215,7 +223,10 @@ impl Engine {
             let Some((_, bytes)) = saved.states.iter().find(|(name, _)| *name == piece.canonical) else {
                 // States of strategies may be missing; those of the model may not.
                 let of_strategy = piece.state.contains('/') && !piece.canonical.ends_with(".delta");
-                if !of_strategy && !piece.state.starts_with(name::TAP) && !self.is_prediction_state(&piece.state) {
+                if !of_strategy
+                    && !piece.state.starts_with(name::TAP)
+                    && !self.is_prediction_state(&piece.state)
+                {
                     return Err(refuse(format!("it lacks the state `{}`", piece.canonical)));
                 }
                 complete = false;

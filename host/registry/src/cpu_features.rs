@@ -4,41 +4,48 @@
 //! may stand in a constructor. The standard library's answer includes whether the operating system saves the
 //! registers that a feature uses.
 
-/// Answers for the names listed.
-macro_rules! ask {
-    ($detected:ident, $name:expr, [$($known:tt)*]) => {
-        match $name {
-            $($known => Some(std::arch::$detected!($known)),)*
-            _ => None,
+/// Defines the names of the features that are known, and the answers.
+macro_rules! features {
+    ($detected:ident, [$($known:tt)*]) => {
+        const NAMES: &[&str] = &[$($known),*];
+
+        /// Whether this processor and system have a feature; `None` for a name that is not known here.
+        fn has(name: &str) -> Option<bool> {
+            match name {
+                $($known => Some(std::arch::$detected!($known)),)*
+                _ => None,
+            }
         }
     };
 }
 
-/// Whether this processor and system have a feature; `None` for a name that is not known here.
 #[cfg(target_arch = "x86_64")]
-fn has(name: &str) -> Option<bool> {
-    ask!(is_x86_feature_detected, name, [
-        "adx" "aes" "avx" "avx2" "avx512bf16" "avx512bitalg" "avx512bw" "avx512cd" "avx512dq" "avx512f"
-        "avx512fp16" "avx512ifma" "avx512vbmi" "avx512vbmi2" "avx512vl" "avx512vnni" "avx512vp2intersect"
-        "avx512vpopcntdq" "avxifma" "avxneconvert" "avxvnni" "avxvnniint16" "avxvnniint8" "bmi1" "bmi2"
-        "cmpxchg16b" "f16c" "fma" "fxsr" "gfni" "lzcnt" "movbe" "pclmulqdq" "popcnt" "rdrand" "rdseed" "sha"
-        "sse" "sse2" "sse3" "sse4.1" "sse4.2" "sse4a" "ssse3" "vaes" "vpclmulqdq" "xsave"
-    ])
-}
+features!(is_x86_feature_detected, [
+    "adx" "aes" "avx" "avx2" "avx512bf16" "avx512bitalg" "avx512bw" "avx512cd" "avx512dq" "avx512f" "avx512fp16"
+    "avx512ifma" "avx512vbmi" "avx512vbmi2" "avx512vl" "avx512vnni" "avx512vp2intersect" "avx512vpopcntdq"
+    "avxifma" "avxneconvert" "avxvnni" "avxvnniint16" "avxvnniint8" "bmi1" "bmi2" "cmpxchg16b" "f16c" "fma" "fxsr"
+    "gfni" "lzcnt" "movbe" "pclmulqdq" "popcnt" "rdrand" "rdseed" "sha" "sse" "sse2" "sse3" "sse4.1" "sse4.2"
+    "sse4a" "ssse3" "vaes" "vpclmulqdq" "xsave"
+]);
 
-/// Whether this processor and system have a feature; `None` for a name that is not known here.
 #[cfg(target_arch = "aarch64")]
-fn has(name: &str) -> Option<bool> {
-    ask!(is_aarch64_feature_detected, name, [
-        "aes" "bf16" "dotprod" "fcma" "fhm" "fp" "fp16" "frintts" "i8mm" "jsconv" "lse" "neon" "pmull" "rdm"
-        "sha2" "sha3" "sve" "sve2"
-    ])
-}
+features!(is_aarch64_feature_detected, [
+    "aes" "bf16" "dotprod" "fcma" "fhm" "fp" "fp16" "frintts" "i8mm" "jsconv" "lse" "neon" "pmull" "rdm" "sha2"
+    "sha3" "sve" "sve2"
+]);
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const NAMES: &[&str] = &[];
 
 /// Nothing is known about other processors.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn has(_: &str) -> Option<bool> {
     None
+}
+
+/// Features that this processor and system have, of those that a descriptor may name.
+pub fn processor_features() -> Vec<&'static str> {
+    NAMES.iter().copied().filter(|name| has(name) == Some(true)).collect()
 }
 
 /// Splits the features that are not there into those that this processor lacks and those that nobody here knows.

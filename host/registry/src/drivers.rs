@@ -48,6 +48,26 @@ fn load(name: &str) -> Result<String, String> {
     }
 }
 
+/// Loads a library by its name and tells from which file, if the system says.
+pub(crate) fn find(name: &str) -> Result<Option<String>, String> {
+    load(name)?;
+    Ok(mapped_file(name))
+}
+
+/// The file that was mapped for a library: the one with its name, or with a longer version, as `libcuda.so.1` may be a
+/// link to `libcuda.so.535.104.05`.
+fn mapped_file(name: &str) -> Option<String> {
+    let (stem, _) = name.split_once(".so")?;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let mut paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let is_it = |path: &&str| {
+        let file = path.rsplit('/').next().unwrap_or_default();
+        let suffix = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix(".so"));
+        suffix.is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('.'))
+    };
+    paths.find(is_it).map(str::to_owned)
+}
+
 /// Loads the first library whose name has the form, by the order of the folders and then of the names.
 fn load_any(driver: &Driver) -> Result<String, String> {
     let mut problem = "is in none of the folders that the system's loader usually looks in".to_owned();
@@ -89,14 +109,12 @@ fn open(name: &str) -> Result<Library, libloading::Error> {
     unsafe { Library::new(name) }
 }
 
-/// The version in the name of the file that a library's name leads to: `libcuda.so.1` may be a link to
-/// `libcuda.so.535.104.05`. `None` if the file has no longer version than the name.
+/// The version in the name of the file that a library's name leads to. `None` if the file has no longer version than the
+/// name.
 fn version_of(name: &str) -> Option<String> {
     let (stem, asked) = name.split_once(".so")?;
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let files = maps.lines().filter_map(|line| Path::new(line.split_once('/')?.1).file_name()?.to_str());
-    let suffix = |file: &str| file.strip_prefix(stem)?.strip_prefix(".so").map(str::to_owned);
-    let mapped = files.filter_map(suffix).find(|suffix| suffix.is_empty() || suffix.starts_with('.'))?;
+    let path = mapped_file(name)?;
+    let mapped = path.rsplit('/').next()?.strip_prefix(stem)?.strip_prefix(".so")?;
     let version = mapped.strip_prefix('.').filter(|_| mapped != asked)?;
     version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
 }

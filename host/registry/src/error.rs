@@ -1,10 +1,12 @@
 //! What can be wrong with a plugin, or with a request for one.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use paceline_plugin_api::settings::nearest;
 
 use crate::FileFault;
+use crate::fault::LOCK_FILE_HINT;
 
 /// The result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -60,6 +62,57 @@ pub enum Error {
     /// A plugin was switched off.
     #[error("plugin `{0}` is switched off by the configuration")]
     Disabled(String),
+    /// Another version was chosen among those that there are.
+    #[error("version {wanted} of plugin `{id}` was chosen with `plugins use`, and {found}")]
+    NotChosen {
+        /// The id.
+        id: String,
+        /// The versions that were chosen.
+        wanted: String,
+        /// What there is, as a clause.
+        found: String,
+    },
+    /// The lock file of a plugin folder cannot be used.
+    #[error("lock file {}: {problem}", path.display())]
+    LockFile {
+        /// The lock file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A plugin folder that cannot be changed.
+    #[error("cannot {action} the plugin folder {}: {source}", path.display())]
+    Folder {
+        /// What was being done, as the beginning of a verb phrase.
+        action: &'static str,
+        /// The folder.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: Arc<std::io::Error>,
+    },
+    /// The same version was installed with other content.
+    #[error("version {version} of plugin `{id}` is installed already, with other content: {}", path.display())]
+    InstalledAlready {
+        /// The id.
+        id: String,
+        /// The version.
+        version: String,
+        /// The installed file.
+        path: PathBuf,
+    },
+    /// Nothing of that name was installed.
+    #[error("{}", not_installed(id, version.as_deref(), versions))]
+    NotInstalled {
+        /// The id.
+        id: String,
+        /// The version, if one was asked for.
+        version: Option<String>,
+        /// The versions that are installed.
+        versions: Vec<String>,
+    },
+    /// A directory without a plugin.
+    #[error("there is no plugin in the directory {}", .0.display())]
+    NothingToInstall(PathBuf),
     /// A plugin that is linked in cannot be used.
     #[error("a built-in plugin cannot be used: {0}")]
     BuiltIn(paceline_plugin_api::Error),
@@ -122,12 +175,26 @@ impl Error {
                 Some(format!("install what is pinned, or change the section `plugin.{id}` of registry.toml"))
             }
             Self::Disabled(id) => {
-                Some(format!("set `enabled = true` in the section `plugin.{id}` of registry.toml"))
+                Some(format!(
+                    "run `paceline plugins enable {id}`, or set `enabled = true` in the section `plugin.{id}` of \
+                     registry.toml"
+                ))
             }
             Self::Unknown { id, known, .. } => nearest(id, known.iter().map(String::as_str))
                 .map(|near| format!("did you mean `{near}`?"))
                 .or_else(|| Some("a plugin in a shared library is loaded with `--plugin PATH`".to_owned())),
-            Self::NotABackend { .. } => None,
+            Self::NotChosen { id, .. } => {
+                Some(format!("run `paceline plugins use {id}@VERSION`, or `{id}@*` for the highest version"))
+            }
+            Self::LockFile { .. } => Some(LOCK_FILE_HINT.to_owned()),
+            Self::InstalledAlready { .. } => {
+                Some("give it another version, or replace the installed one with `--force`".to_owned())
+            }
+            Self::NotInstalled { .. } => Some("see `paceline plugins list`".to_owned()),
+            Self::NothingToInstall(_) => Some(
+                "build it (`cargo build --release`) and give `target/release`, or the shared library in it".to_owned(),
+            ),
+            Self::Folder { .. } | Self::NotABackend { .. } => None,
             Self::NoBackend { .. } => {
                 Some("a backend in a shared library is loaded with `--plugin PATH`".to_owned())
             }
@@ -151,6 +218,16 @@ pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+fn not_installed(id: &str, version: Option<&str>, versions: &[String]) -> String {
+    match (version, versions) {
+        (Some(version), [_, ..]) => format!(
+            "version {version} of plugin `{id}` was not installed with `plugins install`; there is {}",
+            versions.join(", ")
+        ),
+        _ => format!("plugin `{id}` was not installed with `plugins install`"),
+    }
 }
 
 fn list(ids: &[String]) -> String {

@@ -101,7 +101,7 @@ fn beside(path: &Path, entries: &[String]) -> Result<Descriptor, FileFault> {
 }
 
 /// Where the descriptor of a library lies that has none inside: `libx.so` has `libx.so.plugin.toml`.
-fn sidecar(path: &Path) -> PathBuf {
+pub(crate) fn sidecar(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".plugin.toml");
     name.into()

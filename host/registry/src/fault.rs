@@ -10,6 +10,9 @@ use crate::descriptor::AbiRange;
 use crate::probe::Failure;
 use crate::shared_object::DESCRIPTOR_SECTION;
 
+/// What to do about a lock file that cannot be used.
+pub(crate) const LOCK_FILE_HINT: &str = "put it right, or remove it and install the plugins again";
+
 /// What is wrong with a plugin file. The text goes on from the file's name.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -168,6 +171,20 @@ pub enum FileFault {
         /// Hash of the pin.
         wanted: String,
     },
+    /// An installed file has other content than it had.
+    #[error("has the SHA-256 {found}, and had {recorded} when it was installed")]
+    ChangedSinceInstalled {
+        /// Hash of the file.
+        found: String,
+        /// Hash in the lock file.
+        recorded: String,
+    },
+    /// What was decided about the plugins in the file's folder cannot be read.
+    #[error("is not used, as {problem}")]
+    LockFile {
+        /// What is wrong, as a clause.
+        problem: String,
+    },
     /// A file that is pinned for one plugin holds another.
     #[error("holds the plugin `{found}`, and is pinned for `{wanted}`")]
     OtherPlugin {
@@ -220,6 +237,12 @@ impl FileFault {
             }
             Self::Probe(failure) => return failure.hint().map(str::to_owned),
             Self::Changed => "run the command again".to_owned(),
+            Self::ChangedSinceInstalled { .. } => {
+                "install it again with `paceline plugins install FILE --force`, or remove it with `paceline plugins \
+                 remove`"
+                    .to_owned()
+            }
+            Self::LockFile { .. } => LOCK_FILE_HINT.to_owned(),
             Self::OtherContent { .. } | Self::OtherPlugin { .. } => {
                 "install the file that is pinned, or change the pin in registry.toml".to_owned()
             }

@@ -45,7 +45,7 @@
 //!   change of the file. Devices are asked for in the same way, and only of backends that are used.
 //! - A plugin is never unloaded.
 //! - A file that is given explicitly takes the place of the built-in plugin with the same id, one that was found only
-//!   if it is newer. Of several files with one id the newest is used; if that does not tell which, none is.
+//!   if it is newer or was chosen in the lock file. Of several files with one id the newest is used; if that does not tell which, none is.
 //! - One plugin or device that fails does not hide the others.
 
 #![deny(unsafe_code)]
@@ -68,10 +68,12 @@ mod probe;
 mod registry;
 mod search;
 mod shared_object;
+mod store;
 mod trust;
 
 pub use cache::forget;
 pub use candidates::{Candidate, Candidates, DiscoverConfig, Pin, Source, State};
+pub use cpu_features::processor_features;
 pub use descriptor::{
     AbiRange, AbiVersion, DeclaredRule, DeclaredSetting, DeclaredType, Descriptor, DescriptorFault, Driver,
     DriverRange, PluginKind, VersionSource,
@@ -80,6 +82,7 @@ pub use error::{Error, Result};
 pub use fault::FileFault;
 pub use host_table::HOST_TABLE;
 pub use plugin::{Origin, Plugin};
-pub use probe::{Cause, Described, Earlier, Failure, Phase, ProbedDevice, Prober, Verdict, probe_main};
+pub use probe::{Cause, Described, Earlier, Failure, FoundDriver, Phase, ProbedDevice, Prober, Verdict, probe_main};
 pub use registry::{BackendDevices, Registry};
 pub use search::Environment;
+pub use store::{Choice, Installation, Installed, Lock, PluginStore};

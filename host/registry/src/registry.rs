@@ -93,7 +93,7 @@ impl Registry {
         let built_in_version = known.map(|index| self.plugins[index].client.version());
         match (candidates.choice(id), built_in_version) {
             (Ok(Some(file)), None) => self.load_candidate(candidates, file),
-            (Ok(Some(file)), Some(version)) if file.is_wanted() || file.is_newer_than(&version) => {
+            (Ok(Some(file)), Some(version)) if file.wins_over(&version) => {
                 self.load_candidate(candidates, file)
             }
             (Ok(None), None) => Err(self.unknown(candidates, id)),
@@ -121,6 +121,14 @@ impl Registry {
         let _marker = identity.and_then(|identity| candidates.cache().mark(path, identity, Phase::Devices));
         backend.devices().map_err(|error| Error::file(path, FileFault::Devices(error)))?;
         Ok(backend)
+    }
+
+    /// Takes out the built-in plugins that are switched off. What asks for one by its id gets an error that says so.
+    pub fn drop_disabled(&mut self, candidates: &Candidates) {
+        let is_dropped = |plugin: &Plugin| {
+            plugin.origin.path().is_none() && candidates.is_disabled(&plugin.id())
+        };
+        self.plugins.retain(|plugin| !is_dropped(plugin));
     }
 
     fn load_candidate(&mut self, candidates: &Candidates, candidate: &Candidate) -> Result<&Plugin> {
@@ -155,8 +163,8 @@ impl Registry {
         }
     }
 
-    /// Loads the plugin in a shared library, without trying it first, which takes the place of a built-in with the same id. A file that was
-    /// loaded already is not loaded again.
+    /// Loads the plugin in a shared library, without trying it first, which takes the place of a built-in with the same
+    /// id. A file that was loaded already is not loaded again.
     ///
     /// # Errors
     /// A file that is not trusted, not a plugin, or not for this host; an id that another file has.

@@ -48,14 +48,17 @@ impl Environment {
     pub fn search_directories(&self) -> Vec<PathBuf> {
         let named = self.plugin_directories.iter().flat_map(std::env::split_paths);
         let beside = self.program_directory.iter().map(|directory| directory.join("plugins"));
-        let users =
-            self.under(self.data_home.as_deref(), ".local/share").map(|data| data.join("paceline/plugins"));
         named
             .chain(beside)
-            .chain(users)
+            .chain(self.user_plugin_directory())
             .chain([PathBuf::from(SYSTEM_DIRECTORY)])
             .filter(|directory| directory.is_absolute())
             .collect()
+    }
+
+    /// The directory in which this user's plugins are installed; `None` if there is no place for it.
+    pub fn user_plugin_directory(&self) -> Option<PathBuf> {
+        self.under(self.data_home.as_deref(), ".local/share").map(|data| data.join("paceline/plugins"))
     }
 
     /// The directory for what is known about plugins; `None` if there is no place for it.

@@ -32,6 +32,23 @@ pub(crate) fn check(path: &Path, metadata: &Metadata) -> Result<Vec<String>, Fil
     Ok(warnings)
 }
 
+/// Refuses a folder that strangers could put files into.
+#[cfg(unix)]
+pub(crate) fn check_folder(folder: &Path) -> Result<(), FileFault> {
+    use std::os::unix::fs::MetadataExt;
+
+    let user = rustix::process::geteuid().as_raw();
+    let metadata =
+        std::fs::metadata(folder).map_err(|source| FileFault::io("ask for the owner of its directory", source))?;
+    judge(Place::Directory, metadata.mode(), metadata.uid(), user).map(|_| ())
+}
+
+/// Other systems have no permission bits to look at.
+#[cfg(not(unix))]
+pub(crate) fn check_folder(_: &Path) -> Result<(), FileFault> {
+    Ok(())
+}
+
 /// Other systems have no permission bits to look at.
 #[cfg(not(unix))]
 pub(crate) fn check(_: &Path, _: &Metadata) -> Result<Vec<String>, FileFault> {

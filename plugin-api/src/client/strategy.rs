@@ -238,6 +238,33 @@ fn settings_to_c(settings: &[(String, String)]) -> Vec<SettingText> {
     settings.iter().map(|(key, value)| SettingText { key: Str::new(key), value: Str::new(value) }).collect()
 }
 
+/// Calls a plugin's `create`.
+fn create_handle(
+    create: unsafe extern "C" fn(
+        facts: *const abi::ContextFacts,
+        settings: *const SettingText,
+        setting_count: usize,
+        session: *const SessionTable,
+        out: *mut *mut c_void,
+    ) -> *mut abi::Status,
+    facts: &Facts,
+    settings: &[(String, String)],
+    session: &mut dyn Session,
+) -> Result<*mut c_void> {
+    let (facts, settings) = (facts_to_c(facts), settings_to_c(settings));
+    let mut handle = std::ptr::null_mut();
+    with_session(session, |session| {
+        // SAFETY: all arguments outlive the call.
+        unsafe {
+            Error::take(create(&raw const facts, settings.as_ptr(), settings.len(), session, &raw mut handle))
+        }
+    })?;
+    if handle.is_null() {
+        return Err(Error::new(ErrorKind::Internal, "the plugin says that it succeeded, but gave no handle"));
+    }
+    Ok(handle)
+}
+
 /// Checks the size that a table states.
 fn checked<T>(plugin: &str, table: *const c_void) -> Result<&'static T> {
     let table = table.cast::<T>();
@@ -280,20 +307,7 @@ impl DrafterPluginClient {
         session: &mut dyn Session,
     ) -> Result<DrafterClient> {
         let create = abi_function!(self.table, DrafterTable, create).ok_or_else(|| missing("create"))?;
-        let (facts, settings) = (facts_to_c(facts), settings_to_c(settings));
-        let mut handle = std::ptr::null_mut();
-        with_session(session, |session| {
-            // SAFETY: all arguments outlive the call.
-            unsafe {
-                Error::take(create(
-                    &raw const facts,
-                    settings.as_ptr(),
-                    settings.len(),
-                    session,
-                    &raw mut handle,
-                ))
-            }
-        })?;
+        let handle = create_handle(create, facts, settings, session)?;
         let mut drafter = DrafterClient { plugin: self.clone(), handle, info: DrafterInfo::default() };
         drafter.info = drafter.read_info()?;
         Ok(drafter)
@@ -540,20 +554,7 @@ impl RollbackPluginClient {
         session: &mut dyn Session,
     ) -> Result<RollbackClient> {
         let create = abi_function!(self.table, RollbackTable, create).ok_or_else(|| missing("create"))?;
-        let (facts, settings) = (facts_to_c(facts), settings_to_c(settings));
-        let mut handle = std::ptr::null_mut();
-        with_session(session, |session| {
-            // SAFETY: all arguments outlive the call.
-            unsafe {
-                Error::take(create(
-                    &raw const facts,
-                    settings.as_ptr(),
-                    settings.len(),
-                    session,
-                    &raw mut handle,
-                ))
-            }
-        })?;
+        let handle = create_handle(create, facts, settings, session)?;
         Ok(RollbackClient { plugin: self.clone(), handle })
     }
 }

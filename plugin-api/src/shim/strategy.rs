@@ -265,7 +265,12 @@ impl<I: DrafterInstance> Drafters<I> {
             };
             let drafter = I::get().create(&facts, &settings, &mut session)?;
             let vocabulary = facts.vocabulary as usize;
-            let cell = Cell { drafter: Mutex::new(drafter), explanation: Mutex::default(), saved: Mutex::default(), vocabulary };
+            let cell = Cell {
+                drafter: Mutex::new(drafter),
+                explanation: Mutex::default(),
+                saved: Mutex::default(),
+                vocabulary,
+            };
             // SAFETY: the caller passes a place for the handle.
             unsafe { write(out, Handle::leak(cell)) }
         })
@@ -400,7 +405,8 @@ impl<I: DrafterInstance> Drafters<I> {
             unsafe {
                 Handle::<Cell<Made<I>>>::get(drafter)?.call(|cell| {
                     let saved = lock(&cell.drafter).save(sequence)?;
-                    let saved = saved.ok_or_else(|| Error::unsupported("the drafter does not save sequences"))?;
+                    let saved =
+                        saved.ok_or_else(|| Error::unsupported("the drafter does not save sequences"))?;
                     let mut kept = lock(&cell.saved);
                     *kept = saved;
                     write(out, Bytes::new(&kept))

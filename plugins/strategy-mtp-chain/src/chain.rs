@@ -6,8 +6,8 @@ use paceline_plugin_api::graph::fragment;
 use paceline_plugin_api::graph::step::Tap;
 use paceline_plugin_api::settings::Settings;
 use paceline_plugin_api::strategy::{
-    Draft, Drafter, DrafterInfo, DrafterPlugin, Facts, GroupRows, Outcome, Request, Session, Source, draft_cost,
-    draft_kind,
+    Draft, Drafter, DrafterInfo, DrafterPlugin, Facts, GroupRows, Outcome, Request, Session, Source,
+    draft_cost, draft_kind,
 };
 use paceline_plugin_api::{Error, Result};
 
@@ -52,7 +52,9 @@ impl DrafterPlugin for MtpChain {
 
     fn create(&self, facts: &Facts, settings: &[(String, String)], session: &mut dyn Session) -> Result<Mtp> {
         let settings = Settings::read(SETTINGS, settings)?;
-        for name in [fragment::NEXTN_EMBED, fragment::NEXTN_FULL, fragment::NEXTN_KV_ONLY, fragment::NEXTN_HEAD] {
+        for name in
+            [fragment::NEXTN_EMBED, fragment::NEXTN_FULL, fragment::NEXTN_KV_ONLY, fragment::NEXTN_HEAD]
+        {
             if !session.has_fragment(name) {
                 return Err(Error::unsupported(
                     "the model file has no prediction block (MTP, NextN): use a file that was converted with it",
@@ -150,7 +152,8 @@ impl Mtp {
     /// The draft in a launch a step.
     fn steps(&mut self, session: &mut dyn Session, request: Request, draft: &mut Draft<'_>) -> Result<()> {
         let rows = &mut self.sequences[request.sequence as usize];
-        let (Some(first), Some(next)) = (self.programs.chain(rows.waiting.len(), 1), self.programs.next()) else {
+        let (Some(first), Some(next)) = (self.programs.chain(rows.waiting.len(), 1), self.programs.next())
+        else {
             return Ok(());
         };
         let mut last = [0];
@@ -176,7 +179,12 @@ impl Mtp {
 
 impl Drafter for Mtp {
     fn info(&self) -> DrafterInfo {
-        DrafterInfo { most: self.form.most, kind: draft_kind::POINT, cost: draft_cost::DEVICE, fixed: self.fixed }
+        DrafterInfo {
+            most: self.form.most,
+            kind: draft_kind::POINT,
+            cost: draft_cost::DEVICE,
+            fixed: self.fixed,
+        }
     }
 
     fn begin(&mut self, sequence: u32) -> Result<()> {
@@ -221,8 +229,11 @@ impl Drafter for Mtp {
             return Ok(());
         }
         rows.waiting.push(request.anchor);
-        let drafted =
-            if self.form.looped { self.steps(session, request, draft) } else { self.chain(session, request, draft) };
+        let drafted = if self.form.looped {
+            self.steps(session, request, draft)
+        } else {
+            self.chain(session, request, draft)
+        };
         let rows = self.rows(request.sequence)?;
         if drafted.is_ok() {
             // The anchor's row had its true hidden state; those behind it had guesses.

@@ -68,7 +68,8 @@ struct GraphBuilder<'a> {
 impl Programs {
     pub fn declare(facts: &Facts, form: Form, head_rows: u32, session: &mut dyn Session) -> Result<Self> {
         let graphs = GraphBuilder { facts, form, head_rows };
-        let fill_rows = FILL_ROWS.into_iter().filter(|&rows| rows < facts.microbatch).chain([facts.microbatch]);
+        let fill_rows =
+            FILL_ROWS.into_iter().filter(|&rows| rows < facts.microbatch).chain([facts.microbatch]);
         let fills = fill_rows
             .map(|rows| Ok((rows, session.declare_program(&format!("fill {rows}"), &graphs.fill(rows))?)))
             .collect::<Result<_>>()?;

@@ -42,7 +42,8 @@ impl Index {
     fn hash(&self, tokens: impl Iterator<Item = u32>) -> usize {
         // Fibonacci hashing; the constant is 2^64 divided by the golden ratio.
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mixed = tokens.fold(0u64, |hash, token| (hash ^ u64::from(token)).wrapping_mul(GOLDEN).rotate_left(23));
+        let mixed =
+            tokens.fold(0u64, |hash, token| (hash ^ u64::from(token)).wrapping_mul(GOLDEN).rotate_left(23));
         (mixed.wrapping_mul(GOLDEN) >> self.shift) as usize
     }
 

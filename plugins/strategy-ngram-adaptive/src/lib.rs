@@ -87,7 +87,12 @@ impl Ngram {
 
 impl Drafter for Ngram {
     fn info(&self) -> DrafterInfo {
-        DrafterInfo { most: self.most, kind: draft_kind::POINT, cost: draft_cost::FREE, fixed: self.start == 0 }
+        DrafterInfo {
+            most: self.most,
+            kind: draft_kind::POINT,
+            cost: draft_cost::FREE,
+            fixed: self.start == 0,
+        }
     }
 
     fn begin(&mut self, sequence: u32) -> Result<()> {

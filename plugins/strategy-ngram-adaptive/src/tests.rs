@@ -166,9 +166,7 @@ fn lengths(drafter: &mut Ngram, accepted: &[u32]) -> Vec<usize> {
             let drafted = draft.len() as u32;
             let verified = (accepted + 1).min(drafted);
             let accepted = accepted.min(drafted);
-            drafter
-                .resolve(Outcome { sequence: 0, verified, accepted, drafted, wanted: 1024 })
-                .unwrap();
+            drafter.resolve(Outcome { sequence: 0, verified, accepted, drafted, wanted: 1024 }).unwrap();
             drafted as usize
         })
         .collect()
@@ -177,7 +175,10 @@ fn lengths(drafter: &mut Ngram, accepted: &[u32]) -> Vec<usize> {
 #[test]
 fn lengths_follow_success() {
     let mut drafter = drafter(&[("start", "8"), ("floor", "2"), ("most", "32")]).unwrap();
-    assert_eq!(lengths(&mut drafter, &[99, 99, 99, 99, 0, 0, 0, 0, 0, 1]), [8, 16, 32, 32, 32, 16, 8, 4, 2, 2]);
+    assert_eq!(
+        lengths(&mut drafter, &[99, 99, 99, 99, 0, 0, 0, 0, 0, 1]),
+        [8, 16, 32, 32, 32, 16, 8, 4, 2, 2]
+    );
 }
 
 #[test]
@@ -195,5 +196,8 @@ fn settings_are_those_of_the_descriptor_and_wrong_ones_are_refused() {
     }
     let message = |settings: &[(&str, &str)]| drafter(settings).err().unwrap().message;
     assert_eq!(message(&[("flor", "1")]), "setting `flor` is not known; did you mean `floor`?");
-    assert_eq!(message(&[("match", "0")]), "setting `match` cannot be `0`; it takes a whole number from 1 to 64");
+    assert_eq!(
+        message(&[("match", "0")]),
+        "setting `match` cannot be `0`; it takes a whole number from 1 to 64"
+    );
 }

@@ -181,11 +181,24 @@ pub fn bytes(writer: &Writer<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The shared library with the plugin that tests load.
+/// The shared library with the backend that tests load.
 pub fn fixture_plugin() -> String {
+    example("fixture_plugin")
+}
+
+/// The shared library with the strategy that tests load.
+pub fn strategy_plugin() -> String {
+    example("strategy_plugin")
+}
+
+/// The file of the demo model's drafter.
+pub const DRAFT: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/demo-dflash-Q8_0.gguf");
+
+fn example(name: &str) -> String {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_paceline"));
     let folder = program.parent().expect("the program lies in a folder").join("examples");
-    let file = format!("{}fixture_plugin{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let file = format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let path = folder.join(file);
     assert!(
         path.exists(),

@@ -3,9 +3,9 @@
 //! One layer: x += Wo attention(rope q, rope k, v); x += down(silu(gate f) · up f), each from the normed stream.
 //! Families differ in the norm of queries and keys, and in how these turn.
 
-use super::{Family, Ports};
 use super::metadata::Metadata;
 use super::parts::{AttentionShape, Ends, FeedForward, KeyValues, Linear};
+use super::{Family, Ports};
 use crate::error::Result;
 use crate::model::{LayerKind, ModelShape};
 use crate::step::StepInputs;

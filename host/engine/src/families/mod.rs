@@ -31,13 +31,8 @@ pub trait Family: Send + Sync {
     ///
     /// # Errors
     /// Those of `ports`.
-    fn trunk(
-        &self,
-        b: &mut Builder,
-        step: &StepInputs,
-        ports: &mut dyn Ports,
-        x: ValueId,
-    ) -> Result<ValueId>;
+    fn trunk(&self, b: &mut Builder, step: &StepInputs, ports: &mut dyn Ports, x: ValueId)
+    -> Result<ValueId>;
 
     /// The norm between trunk and head.
     fn final_norm(&self, b: &mut Builder, x: ValueId) -> ValueId;

@@ -256,9 +256,7 @@ impl Controller {
         if !self.enabled {
             return;
         }
-        let best = (0..self.drafters.len())
-            .map(|drafter| self.best_value(drafter))
-            .fold(0.0, f64::max);
+        let best = (0..self.drafters.len()).map(|drafter| self.best_value(drafter)).fold(0.0, f64::max);
         let pays = best == 0.0 || best >= self.plain_value() * MARGIN;
         match (pays, self.off.is_some()) {
             (true, true) => {

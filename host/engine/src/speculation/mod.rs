@@ -10,7 +10,7 @@ mod report;
 mod round;
 
 pub use report::{DrafterReport, SpeculationReport, TimeSplit};
-pub(crate) use round::{RoundIo, Running, choose, round};
+pub(crate) use round::{OnLogits, RoundIo, Running, choose, round};
 
 use crate::context::{Context, RunCounts};
 use crate::engine::SequenceId;
@@ -48,6 +48,9 @@ impl Active {
 struct Pending {
     drafter: usize,
     tokens: Vec<u32>,
+    /// What its tokens were drawn from, a row each, if the drafter told and it is wanted.
+    distributions: Vec<f32>,
+    has_distributions: bool,
     /// Tokens of it that were accepted in earlier windows.
     accepted: usize,
     /// Tokens of the window in verification.
@@ -79,6 +82,7 @@ pub(crate) struct Speculation {
     confidence: Vec<f32>,
     /// Distributions of the draft in `tokens`, where a drafter gives them and they are wanted.
     distributions: Vec<f32>,
+    has_distributions: bool,
     vocabulary: usize,
 }
 
@@ -99,7 +103,11 @@ impl Speculation {
         }
         let most_rows = context.options.microbatch as usize;
         let sequence = || Sequence {
-            pending: Pending { tokens: Vec::with_capacity(longest), ..Pending::default() },
+            pending: Pending {
+                tokens: Vec::with_capacity(longest),
+                distributions: vec![0.0; with_distributions * vocabulary],
+                ..Pending::default()
+            },
             rows: Vec::with_capacity(context.shape.planes() as usize),
             unobserved_from: 0,
             unobserved: Vec::with_capacity(if drafters.is_empty() { 0 } else { most_rows }),
@@ -118,6 +126,7 @@ impl Speculation {
             tokens: vec![0; longest],
             confidence: vec![0.0; longest],
             distributions: vec![0.0; with_distributions * vocabulary],
+            has_distributions: false,
             vocabulary,
         }
     }
@@ -252,14 +261,7 @@ impl Speculation {
     }
 
     /// Asks the drafters.
-    fn draft(
-        &mut self,
-        context: &mut Context,
-        id: SequenceId,
-        anchor: u32,
-        most: usize,
-        most_in_all: usize,
-    ) {
+    fn draft(&mut self, context: &mut Context, id: SequenceId, anchor: u32, most: usize, most_in_all: usize) {
         let mut best: Option<(usize, f64)> = None;
         let by_order = self.select == Select::Order;
         for index in 0..self.drafters.len() {
@@ -346,16 +348,17 @@ impl Speculation {
     ) -> usize {
         let active = &mut self.drafters[index];
         let info = active.drafter.client.info();
-        let wanted = wanted.min(info.most as usize).min(self.tokens.len());
+        let mut wanted = wanted.min(info.most as usize).min(self.tokens.len());
+        let with_distribution = info.kind == draft_kind::DISTRIBUTION && !self.distributions.is_empty();
+        if with_distribution {
+            // No more than there is room for the distributions of.
+            wanted = wanted.min(self.distributions.len() / self.vocabulary);
+        }
         if wanted == 0 || active.report.disabled.is_some() {
             return 0;
         }
-        let request = Request {
-            sequence: id.0,
-            frontier: context.length(id) as u32,
-            anchor,
-            most: wanted as u32,
-        };
+        let request =
+            Request { sequence: id.0, frontier: context.length(id) as u32, anchor, most: wanted as u32 };
         let before = context.counts;
         let start = Instant::now();
         let mut session = RunSession {
@@ -364,7 +367,6 @@ impl Speculation {
             programs: active.drafter.programs.clone(),
         };
         let rows = wanted * self.vocabulary;
-        let with_distribution = info.kind == draft_kind::DISTRIBUTION && rows <= self.distributions.len();
         let distributions = with_distribution.then(|| &mut self.distributions[..rows]);
         let given = active.drafter.client.propose(
             &mut session,
@@ -393,6 +395,7 @@ impl Speculation {
             }
             return 0;
         }
+        self.has_distributions = with_distribution;
         if count > 0 {
             active.report.drafts += 1;
             active.report.drafted += count as u64;
@@ -406,31 +409,41 @@ impl Speculation {
         let pending = &mut self.sequences[id.0 as usize].pending;
         pending.tokens.clear();
         pending.tokens.extend_from_slice(&self.tokens[..count]);
+        // The draft of another sequence takes the buffer next, so the rows move along with the tokens.
+        std::mem::swap(&mut pending.distributions, &mut self.distributions);
+        pending.has_distributions = self.has_distributions;
         (pending.drafter, pending.accepted, pending.wanted) = (drafter, 0, wanted);
     }
 
     /// The distribution that a drafted token of the round was drawn from, if it is to be accepted by it.
     fn distribution(&self, id: SequenceId, position: usize) -> Option<&[f32]> {
         let pending = &self.sequences[id.0 as usize].pending;
-        let kind = self.drafters.get(pending.drafter)?.drafter.client.info().kind;
-        if self.acceptance != Acceptance::Reject || kind != draft_kind::DISTRIBUTION {
+        if self.acceptance != Acceptance::Reject || !pending.has_distributions {
             return None;
         }
         let row = pending.accepted + position;
-        self.distributions.get(row * self.vocabulary..(row + 1) * self.vocabulary)
+        pending.distributions.get(row * self.vocabulary..(row + 1) * self.vocabulary)
     }
 
-    /// What became of a sequence's round: `accepted` tokens of the window.
-    fn settle(&mut self, id: SequenceId, accepted: usize) {
+    /// What became of a sequence's round: `accepted` tokens of the window, and `last`, the last token that was emitted.
+    fn settle(&mut self, id: SequenceId, accepted: usize, last: u32) {
         let pending = &mut self.sequences[id.0 as usize].pending;
-        let window = pending.window;
-        if window == 0 {
+        if pending.tokens.is_empty() {
             return;
         }
+        let window = pending.window;
+        let mut verified = pending.accepted + window;
         pending.accepted += accepted;
-        let goes_on = accepted == window && pending.accepted < pending.tokens.len();
+        let mut goes_on = accepted == window;
+        if goes_on && let Some(&next) = pending.tokens.get(pending.accepted) {
+            // Behind a window that was accepted whole the target said one token more: the draft's next, or it ends.
+            goes_on = next == last;
+            pending.accepted += usize::from(goes_on);
+            verified += 1;
+        }
+        goes_on &= pending.accepted < pending.tokens.len();
         let (drafter, total, all) = (pending.drafter, pending.accepted, pending.tokens.len());
-        let (wanted, verified) = (pending.wanted, pending.accepted + window - accepted);
+        let wanted = pending.wanted;
         if !goes_on {
             pending.tokens.clear();
             pending.accepted = 0;
@@ -504,7 +517,8 @@ impl Speculation {
 
     /// Seconds of a verification by the number of drafted tokens, as far as they were measured.
     pub fn verify_seconds(&self) -> Vec<(usize, f64)> {
-        (0..).map_while(|drafts| (drafts < 16).then(|| (drafts, self.controller.verify_seconds(drafts))))
+        (0..)
+            .map_while(|drafts| (drafts < 16).then(|| (drafts, self.controller.verify_seconds(drafts))))
             .filter_map(|(drafts, seconds)| Some((drafts, seconds?)))
             .collect()
     }

@@ -31,9 +31,19 @@ pub(crate) struct Running<'a> {
 /// Receives tokens of texts, by their index.
 pub(crate) type OnToken<'a> = &'a mut dyn FnMut(usize, u32) -> ControlFlow<()>;
 
+/// Sees logits: index of the text, position of the token that was chosen from them, logits.
+pub(crate) type OnLogits<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
+
 impl Running<'_> {
     /// Takes a token of the text that belongs at `position`; false if the text ends with it.
-    pub fn emit(&mut self, index: usize, token: u32, position: usize, context: usize, on_token: OnToken<'_>) -> bool {
+    pub fn emit(
+        &mut self,
+        index: usize,
+        token: u32,
+        position: usize,
+        context: usize,
+        on_token: OnToken<'_>,
+    ) -> bool {
         self.stop = self.emitted(index, token, on_token);
         if self.stop.is_none() && position >= context {
             self.stop = Some(StopReason::ContextFull);
@@ -59,7 +69,12 @@ impl Running<'_> {
 }
 
 /// The token at `position`: found on the device, or drawn from the logits.
-pub(crate) fn choose(outputs: &Outputs<'_>, row: usize, sampler: &mut Sampler, position: usize) -> Result<u32> {
+pub(crate) fn choose(
+    outputs: &Outputs<'_>,
+    row: usize,
+    sampler: &mut Sampler,
+    position: usize,
+) -> Result<u32> {
     if let Some(logits) = outputs.logits(row) {
         return sampler.sample(logits, position as u64);
     }
@@ -73,7 +88,7 @@ pub(crate) struct RoundIo<'a> {
     /// Receives the tokens.
     pub on_token: OnToken<'a>,
     /// Sees the logits of every row whose token was emitted: index of the text, position of the token.
-    pub on_logits: Option<&'a mut dyn FnMut(usize, usize, &[f32])>,
+    pub on_logits: Option<OnLogits<'a>>,
 }
 
 /// The rows of one text in a round, and what became of them.
@@ -136,7 +151,7 @@ pub(crate) fn round(
         report.rounds += 1;
         report.rounds_with_draft += u64::from(part.rows > 1);
         report.emitted += part.emitted as u64;
-        speculation.settle(id, part.accepted);
+        speculation.settle(id, part.accepted, texts[part.text].anchor);
         speculation.keep_rows(id, part.position, part.emitted);
         context.roll_back(id, part.rows - part.emitted)?;
     }

@@ -168,7 +168,9 @@ impl Session for SetupSession<'_> {
 
     fn declare_ring(&mut self, blocks: u32) -> PluginResult<()> {
         if blocks == 0 || self.ring_blocks != 0 || self.setup.programs.len() > self.first_program {
-            return Err(PluginError::invalid("a strategy has one ring, of at least a block, declared before programs"));
+            return Err(PluginError::invalid(
+                "a strategy has one ring, of at least a block, declared before programs",
+            ));
         }
         self.ring_blocks = blocks;
         Ok(())
@@ -241,6 +243,5 @@ fn with_session<T>(
     let first_program = setup.programs.len();
     let facts = ModelFacts { model, draft: options.draft.as_deref() };
     let mut session = SetupSession { plugin, facts, setup, ring_blocks: 0, first_program };
-    create(&mut session)
-        .map_err(|source| EngineError::StrategyRefused { plugin: plugin.to_owned(), source })
+    create(&mut session).map_err(|source| EngineError::StrategyRefused { plugin: plugin.to_owned(), source })
 }

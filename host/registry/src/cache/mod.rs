@@ -83,7 +83,7 @@ fn lifetime(failure: &Failure) -> Option<u64> {
     match (&failure.cause, failure.phase) {
         (Cause::Refused { .. }, Phase::Describe) => None,
         // Whatever a driver complains about, a permission say, may be put right at any time.
-        (Cause::Refused { .. }, Phase::Devices) => Some(0),
+        (Cause::Refused { .. }, Phase::Devices | Phase::Driver) => Some(0),
         (Cause::TimedOut { .. } | Cause::NotLoadable { .. }, _) => Some(FIVE_MINUTES),
         (Cause::Crashed { .. } | Cause::NoAnswer { .. } | Cause::EndedAnEarlierRun, _) => Some(HOUR),
     }
@@ -120,6 +120,8 @@ impl Cache {
                 match phase {
                     Phase::Describe => entry.describe = Some(Kept::new(&surroundings, Err(failure))),
                     Phase::Devices => entry.devices = Some(Kept::new(&surroundings, Err(failure))),
+                    // Nobody marks a driver.
+                    Phase::Driver => {}
                 }
             }
         }
@@ -196,6 +198,14 @@ impl Cache {
             self.changed.push(name);
         }
         Some(entry)
+    }
+
+    /// SHA-256 of a file: the one that is known, while the file is the same.
+    pub fn sha256(&mut self, path: &Path, identity: FileIdentity) -> io::Result<String> {
+        match self.known(path, identity) {
+            Some(entry) => Ok(entry.sha256.clone()),
+            None => sha256(path),
+        }
     }
 
     /// The entry of a file, made anew if the file is another one; `None` if it cannot be read or has changed.

@@ -1,20 +1,20 @@
 //! Which of several files is used for one plugin.
 //!
 //! A file that the user named wins over all others, then one that is pinned by its path, then the highest version
-//! among those that a pin allows. The order of files and directories decides nothing.
+//! among those that a pin, or what the lock file chooses, allows. The order of files and directories decides nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use super::{Candidate, DiscoverConfig, Pin, Source, State};
+use super::{Candidate, Pin, Source, State};
 use crate::identity::sha256;
 use crate::{Error, FileFault};
 
 /// Refuses what pins do not allow, and leaves at most one usable file for every id.
-pub(super) fn choose(list: &mut [Candidate], config: &DiscoverConfig) {
+pub(super) fn choose(list: &mut [Candidate], pins: &BTreeMap<String, Pin>, disabled: &BTreeSet<String>) {
     for candidate in list.iter_mut() {
         let Some(id) = candidate.id().map(str::to_owned) else { continue };
-        if config.disabled.contains(&id) {
+        if disabled.contains(&id) {
             // Also if it could not be used anyway: that is nobody's concern now.
             candidate.state = State::Disabled;
             continue;
@@ -29,7 +29,7 @@ pub(super) fn choose(list: &mut [Candidate], config: &DiscoverConfig) {
             candidate.refuse(FileFault::OtherPlugin { found: id, wanted });
             continue;
         }
-        if let Some(pin) = config.pins.get(&id) {
+        if let Some(pin) = pins.get(&id) {
             hold_against(candidate, &id, pin);
         }
     }
@@ -89,6 +89,7 @@ fn pick(id: &str, rivals: &mut [&mut Candidate]) {
     let reason = match highest_rank {
         2 => "was named",
         1 => "is pinned",
+        _ if rivals.iter().any(|rival| rival.chosen) => "is the newest of those that were chosen",
         _ => "is newer",
     };
     if rest.is_empty() {

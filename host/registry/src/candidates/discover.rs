@@ -1,10 +1,11 @@
 //! Finds candidates, and tries those that are new or changed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::{Candidate, Candidates, DiscoverConfig, Source, State, choose, not_probed};
+use super::{Candidate, Candidates, DiscoverConfig, Source, State, choose, installed, not_probed};
 use crate::cache::{Cache, Surroundings};
 use crate::examine::{Rejected, examine};
 use crate::identity::FileIdentity;
@@ -39,16 +40,23 @@ impl Candidates {
         for path in searched.iter().flat_map(|directory| search::libraries(directory)) {
             add(&mut list, &path, Source::Found);
         }
+        let mut cache = Cache::open(config.cache.as_deref());
+        let choices = match &config.installed {
+            Some(folder) => installed::obey(&mut list, folder, &mut cache),
+            None => BTreeMap::new(),
+        };
+        let switched_off = choices.iter().filter(|(_, choice)| choice.disabled).map(|(id, _)| id.clone());
         let mut candidates = Self {
             list,
             searched,
             pins: config.pins.clone(),
-            disabled: config.disabled.clone(),
+            disabled: config.disabled.iter().cloned().chain(switched_off).collect(),
+            choices,
             prober: config.prober.clone(),
-            cache: Cache::open(config.cache.as_deref()),
+            cache,
             probes: 0,
         };
-        choose::choose(&mut candidates.list, config);
+        choose::choose(&mut candidates.list, &config.pins, &candidates.disabled);
         candidates.try_all();
         candidates
     }
@@ -124,6 +132,8 @@ fn add(list: &mut Vec<Candidate>, path: &Path, source: Source) {
                 descriptor: None,
                 warnings: Vec::new(),
                 state,
+                installed: None,
+                chosen: false,
                 identity: None,
             });
         }
@@ -146,6 +156,8 @@ fn add(list: &mut Vec<Candidate>, path: &Path, source: Source) {
         descriptor: None,
         warnings: Vec::new(),
         state: State::Usable(None),
+        installed: None,
+        chosen: false,
         identity,
     };
     match examine(&candidate.path) {

@@ -2,6 +2,7 @@
 
 mod choose;
 mod discover;
+mod installed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,6 +12,7 @@ use crate::cache::{Cache, Surroundings, drivers};
 use crate::descriptor::Descriptor;
 use crate::identity::FileIdentity;
 use crate::probe::{Cause, Described, Failure, Phase, ProbedDevice, Prober, Verdict};
+use crate::store::{Choice, Installed};
 use crate::{Error, FileFault, Result};
 
 /// Where plugins are looked for, and what is asked of them.
@@ -28,6 +30,9 @@ pub struct DiscoverConfig {
     pub prober: Option<Prober>,
     /// Where it is kept what came of trying files; `None` keeps nothing.
     pub cache: Option<PathBuf>,
+    /// The folder whose lock file is obeyed: which plugins are switched off, which versions are used, and which
+    /// content files had when they were installed.
+    pub installed: Option<PathBuf>,
 }
 
 /// What is wanted of a plugin.
@@ -54,6 +59,10 @@ pub struct Candidate {
     pub warnings: Vec<String>,
     /// What came of it.
     pub state: State,
+    /// What the lock file of its folder says about it, if it was installed there.
+    pub installed: Option<Installed>,
+    /// Its version was chosen, so it is used in the place of a built-in one of whatever version.
+    chosen: bool,
     identity: Option<FileIdentity>,
 }
 
@@ -92,6 +101,9 @@ impl fmt::Display for State {
             Self::Usable(_) => f.write_str("usable"),
             Self::Passed { by, reason } => write!(f, "not used: {} {reason}", by.display()),
             Self::Disabled => f.write_str("switched off"),
+            Self::Refused(Error::NotChosen { wanted, .. }) => {
+                write!(f, "not used: version {wanted} was chosen with `plugins use`")
+            }
             // The file is named beside it.
             Self::Refused(Error::File { fault, .. }) => write!(f, "refused: {fault}"),
             Self::Refused(error) => write!(f, "refused: {error}"),
@@ -108,6 +120,11 @@ impl Candidate {
     /// Whether this file in particular is wanted, by the user or by a pin.
     pub fn is_wanted(&self) -> bool {
         self.source != Source::Found
+    }
+
+    /// Whether it is used in the place of a built-in plugin of this version, if it is all right.
+    pub fn wins_over(&self, built_in: &str) -> bool {
+        self.is_wanted() || self.chosen || self.is_newer_than(built_in)
     }
 
     /// What is wrong with it.
@@ -134,6 +151,7 @@ pub struct Candidates {
     searched: Vec<PathBuf>,
     pins: BTreeMap<String, Pin>,
     disabled: BTreeSet<String>,
+    choices: BTreeMap<String, Choice>,
     prober: Option<Prober>,
     cache: Cache,
     probes: usize,
@@ -148,6 +166,11 @@ impl Candidates {
     /// The directories that were searched.
     pub fn searched(&self) -> &[PathBuf] {
         &self.searched
+    }
+
+    /// Whether a plugin is switched off, wherever it is.
+    pub fn is_disabled(&self, id: &str) -> bool {
+        self.disabled.contains(id)
     }
 
     /// How many files were tried, and not known from an earlier run.
@@ -195,18 +218,22 @@ impl Candidates {
         self.disabled.contains(id)
             || refused.any(|candidate| {
                 candidate.is_wanted()
+                    || candidate.chosen
                     || (candidate.is_newer_than(built_in) && candidate.error().is_some_and(was_picked))
             })
     }
 
     /// Whether the plugin that is linked in will do where `version` is its version.
     pub(crate) fn allow_built_in(&self, id: &str, version: &str) -> Result<()> {
-        let Some(wanted) = self.pins.get(id).and_then(|pin| pin.version.as_ref()) else { return Ok(()) };
-        if version.parse().is_ok_and(|version| wanted.matches(&version)) {
-            return Ok(());
-        }
+        let others = |wanted: &&semver::VersionReq| !version.parse().is_ok_and(|it| wanted.matches(&it));
         let found = format!("the one that is built in has version {version}");
-        Err(Error::Pin { id: id.to_owned(), wanted: format!("version {wanted}"), found })
+        if let Some(wanted) = self.pins.get(id).and_then(|pin| pin.version.as_ref()).filter(others) {
+            return Err(Error::Pin { id: id.to_owned(), wanted: format!("version {wanted}"), found });
+        }
+        match self.choices.get(id).and_then(|choice| choice.version.as_ref()).filter(others) {
+            Some(wanted) => Err(Error::NotChosen { id: id.to_owned(), wanted: wanted.to_string(), found }),
+            None => Ok(()),
+        }
     }
 
     /// Tries what devices a backend's file finds, unless that is known. May touch a driver, in another process.

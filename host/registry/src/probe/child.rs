@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::{Cause, Described, Failure, Phase, ProbedDevice, Verdict, frame};
+use super::{Cause, Described, Failure, FoundDriver, Phase, ProbedDevice, Verdict, frame};
 use crate::descriptor::PluginKind;
 use crate::{FileFault, drivers, examine, library};
 use paceline_plugin_api::abi::BACKEND_INTERFACE;
@@ -22,6 +22,7 @@ pub fn probe_main(phase: Phase, file: &Path) -> ExitCode {
         let answer = match phase {
             Phase::Describe => to_json(describe(file).map(|(described, _)| described)),
             Phase::Devices => to_json(devices(file)),
+            Phase::Driver => to_json(driver(file)),
         };
         let written = channel.write_all(&frame::encode(&answer));
         // A plugin that closes every file has closed this one, and closing it again would be a fault of ours.
@@ -62,6 +63,12 @@ fn refusal(file: &Path, fault: &FileFault) -> Failure {
         _ => Cause::Refused { reason, hint },
     };
     Failure::new(Phase::Describe, cause)
+}
+
+/// Loads a driver's library by its name, with which the loader looks where it always does.
+fn driver(name: &Path) -> Verdict<FoundDriver> {
+    let not_loadable = |reason| Failure::new(Phase::Driver, Cause::NotLoadable { reason, hint: None });
+    drivers::find(&name.to_string_lossy()).map(|path| FoundDriver { path }).map_err(not_loadable)
 }
 
 fn devices(file: &Path) -> Verdict<Vec<ProbedDevice>> {

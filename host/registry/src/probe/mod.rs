@@ -30,6 +30,8 @@ pub enum Phase {
     Describe,
     /// For its devices. May touch a driver.
     Devices,
+    /// To be loaded by its name alone: it is a driver's library and no plugin.
+    Driver,
 }
 
 impl Phase {
@@ -38,24 +40,25 @@ impl Phase {
         match self {
             Self::Describe => "describe",
             Self::Devices => "devices",
+            Self::Driver => "driver",
         }
     }
 
     /// The phase with that word.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Describe, Self::Devices].into_iter().find(|phase| phase.word() == word)
+        [Self::Describe, Self::Devices, Self::Driver].into_iter().find(|phase| phase.word() == word)
     }
 
     fn present(self) -> &'static str {
         match self {
-            Self::Describe => "while it is loaded",
+            Self::Describe | Self::Driver => "while it is loaded",
             Self::Devices => "when it is asked for its devices",
         }
     }
 
     fn past(self) -> &'static str {
         match self {
-            Self::Describe => "while it was loaded",
+            Self::Describe | Self::Driver => "while it was loaded",
             Self::Devices => "when it was asked for its devices",
         }
     }
@@ -69,6 +72,13 @@ pub type Verdict<T> = Result<T, Failure>;
 pub struct Described {
     /// Interfaces that it offers, of those that this host knows.
     pub interfaces: Vec<String>,
+}
+
+/// A driver's library that the system's loader found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundDriver {
+    /// The file, if the system tells.
+    pub path: Option<String>,
 }
 
 /// A device that a plugin found.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{Phase, Verdict};
+use super::{FoundDriver, Phase, Verdict};
 
 /// Tries plugins in processes of their own; not possible on this system.
 #[derive(Clone, Debug)]
@@ -36,6 +36,14 @@ impl Prober {
 
     pub(crate) fn environment(&self) -> Vec<(OsString, OsString)> {
         Vec::new()
+    }
+
+    /// Loads a driver's library by its name in a process of its own.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn find_driver(&self, _: &str) -> io::Result<Verdict<FoundDriver>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(crate) fn probe<T: DeserializeOwned>(&self, _: Phase, _: &Path) -> io::Result<Verdict<T>> {

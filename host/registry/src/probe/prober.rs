@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::watch::{End, Watch};
-use super::{Cause, Failure, Phase, Verdict};
+use super::{Cause, Failure, FoundDriver, Phase, Verdict};
 
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
 
@@ -69,6 +69,14 @@ impl Prober {
         let mut variables: Vec<_> = std::env::vars_os().filter(|(name, _)| is_for_drivers(name)).collect();
         variables.sort();
         variables
+    }
+
+    /// Loads a driver's library by its name, such as `libcuda.so.1`, in a process of its own.
+    ///
+    /// # Errors
+    /// When the child cannot be started, which says nothing about the library.
+    pub fn find_driver(&self, library: &str) -> io::Result<Verdict<FoundDriver>> {
+        self.probe(Phase::Driver, Path::new(library))
     }
 
     /// Tries the plugin in a file.

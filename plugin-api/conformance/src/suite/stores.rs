@@ -60,7 +60,8 @@ fn lookup(context: &Context<'_>, entries: u32) -> Result<f64, CaseError> {
     }
     let graph = g.builder.finish();
     let mut random = Random::named(context.options.seed, &format!("lookup {entries}"));
-    let bytes: Vec<u8> = (0..entries).flat_map(|_| (random.below(1 << 20) as i32 - 1000).to_le_bytes()).collect();
+    let bytes: Vec<u8> =
+        (0..entries).flat_map(|_| (random.below(1 << 20) as i32 - 1000).to_le_bytes()).collect();
     let weights = vec![bytes];
     let mut loaded = context.bench.load(&graph, &weights)?;
     let mut reference = ReferenceExecutor::new(&graph, weights)?;

@@ -1,0 +1,310 @@
+//! The folder in which a user's plugins are installed: copies, several versions of each side by side, and a lock file
+//! that says what they were when they were installed and which of them are used.
+
+mod lock;
+mod staging;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use lock::{Choice, Installed, Lock};
+use lock::{LOCK_FILE, utc};
+use staging::Staging;
+
+use crate::examine::{Examined, examine, sidecar};
+use crate::identity::sha256;
+use crate::probe::{Described, Phase, Prober, Verdict};
+use crate::{Error, FileFault, Result, search, trust};
+
+/// Held by whoever changes the folder.
+const MUTEX_FILE: &str = ".plugins.lock.held";
+/// A lock file is small.
+const LOCK_LIMIT: u64 = 1 << 20;
+
+/// A folder of installed plugins. It need not exist before something is installed.
+#[derive(Clone, Debug)]
+pub struct PluginStore {
+    folder: PathBuf,
+}
+
+/// What came of installing a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Installation {
+    /// What the lock file says about it.
+    pub file: Installed,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The same content was installed before; nothing was done.
+    pub was_there: bool,
+    /// It was not tried, as no prober was given.
+    pub untried: bool,
+    /// Things to put in order about the file that was copied.
+    pub warnings: Vec<String>,
+}
+
+impl PluginStore {
+    /// The store in a folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where the lock file lies.
+    pub fn lock_path(&self) -> PathBuf {
+        self.folder.join(LOCK_FILE)
+    }
+
+    /// What the lock file says; nothing if there is none.
+    ///
+    /// # Errors
+    /// A lock file that cannot be read, that others can write, or that makes no sense.
+    pub fn lock(&self) -> Result<Lock> {
+        let path = self.lock_path();
+        let wrong = |problem: String| Error::LockFile { path: path.clone(), problem };
+        let metadata = match fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::default()),
+            Err(error) => return Err(wrong(error.to_string())),
+        };
+        if !metadata.is_file() || metadata.len() > LOCK_LIMIT {
+            return Err(wrong(format!("it is no file of at most {LOCK_LIMIT} bytes")));
+        }
+        trust::check(&path, &metadata).map_err(|fault| wrong(format!("it {fault}")))?;
+        let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+        Lock::parse(&text).map_err(wrong)
+    }
+
+    /// The plugin files that an argument stands for: the file itself, or all in a directory that are plugins.
+    ///
+    /// # Errors
+    /// What is not there, a directory without a plugin.
+    pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
+        let found =
+            path.canonicalize().map_err(|source| Error::file(path, FileFault::io("find it", source)))?;
+        if !found.is_dir() {
+            return Ok(vec![found]);
+        }
+        let is_plugin = |path: &PathBuf| {
+            !matches!(examine(path), Err(rejected) if matches!(rejected.fault, FileFault::NoPlugin))
+        };
+        let files: Vec<PathBuf> = search::libraries(&found).into_iter().filter(is_plugin).collect();
+        if files.is_empty() { Err(Error::NothingToInstall(path.to_owned())) } else { Ok(files) }
+    }
+
+    /// Copies a plugin file into the folder. The copy is examined and, with a prober, tried in a process of its own before
+    /// it gets its name; versions that were installed earlier stay. `replace` replaces the same version with other content.
+    ///
+    /// # Errors
+    /// A file that cannot be used, and why; the same version with other content; a folder that cannot be written.
+    pub fn install(&self, source: &Path, prober: Option<&Prober>, replace: bool) -> Result<Installation> {
+        let source =
+            source.canonicalize().map_err(|error| Error::file(source, FileFault::io("find it", error)))?;
+        let refused = |fault| Error::file(&source, fault);
+        let Examined { descriptor, warnings, .. } =
+            examine(&source).map_err(|rejected| refused(rejected.fault))?;
+        self.changing(|store, lock| {
+            let (id, version) = (descriptor.id.clone(), descriptor.version.clone());
+            let name = file_name(&id, &version);
+            // Nothing that lies in such a folder is loaded.
+            trust::check_folder(&store.folder).map_err(|fault| Error::file(&store.folder.join(&name), fault))?;
+            let staging = Staging::new(&store.folder).map_err(|error| store.failed("write to", error))?;
+            let staged = staging.path(&name);
+            let copied = |file: &Path, name: &str| {
+                staging.copy(file, name).map_err(|error| store.failed("copy to", error))
+            };
+            let mut file = Installed {
+                sha256: copied(&source, &name)?,
+                descriptor_sha256: None,
+                source: source.clone(),
+                installed: utc(now()),
+                name,
+                id,
+                version,
+            };
+            if sidecar(&source).is_file() {
+                file.descriptor_sha256 = Some(copied(&sidecar(&source), &sidecar_name(&file.name))?);
+            }
+            let path = store.folder.join(&file.name);
+            if let Some(earlier) = lock.file(&file.name) {
+                let same = (&earlier.sha256, &earlier.descriptor_sha256)
+                    == (&file.sha256, &file.descriptor_sha256)
+                    && check(&store.folder, earlier).is_ok();
+                if same {
+                    let file = earlier.clone();
+                    return Ok(Installation { file, path, was_there: true, untried: false, warnings: Vec::new() });
+                }
+            }
+            if path.exists() && !replace {
+                return Err(Error::InstalledAlready { id: file.id, version: file.version.to_string(), path });
+            }
+            // What is tried is what will be used, whatever becomes of the source meanwhile.
+            let examined = examine(&staged).map_err(|rejected| refused(rejected.fault))?;
+            if (&examined.descriptor.id, &examined.descriptor.version) != (&file.id, &file.version) {
+                return Err(refused(FileFault::Changed));
+            }
+            let tried = try_out(prober, &staged, &source)?;
+            store.publish(&staging, &file)?;
+            lock.files.retain(|other| other.name != file.name);
+            lock.files.push(file.clone());
+            lock.files.sort_by(|a, b| (&a.id, &a.version).cmp(&(&b.id, &b.version)));
+            Ok(Installation { file, path, was_there: false, untried: !tried, warnings })
+        })
+    }
+
+    /// Removes a version of a plugin, or all of them, with what was decided about it; returns what was removed.
+    ///
+    /// # Errors
+    /// What is not installed; a file that cannot be removed.
+    pub fn remove(&self, id: &str, version: Option<&semver::Version>) -> Result<Vec<Installed>> {
+        self.changing(|store, lock| {
+            let is_meant =
+                |file: &Installed| file.id == id && version.is_none_or(|version| file.version == *version);
+            let (removed, kept): (Vec<_>, Vec<_>) = lock.files.iter().cloned().partition(is_meant);
+            if removed.is_empty() {
+                return Err(Error::NotInstalled {
+                    id: id.to_owned(),
+                    version: version.map(ToString::to_string),
+                    versions: lock.versions(id).iter().map(ToString::to_string).collect(),
+                });
+            }
+            for file in &removed {
+                for name in [file.name.clone(), sidecar_name(&file.name)] {
+                    match fs::remove_file(store.folder.join(name)) {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                            return Err(store.failed("remove a file from", error));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            if !kept.iter().any(|file| file.id == id) {
+                lock.choices.remove(id);
+            } else if let Some(choice) = lock.choices.get_mut(id) {
+                // A choice that nothing is left for would keep the others from being used.
+                let chosen = choice.version.clone();
+                let is_left = |wanted: &semver::VersionReq| {
+                    kept.iter().any(|file| file.id == id && wanted.matches(&file.version))
+                };
+                choice.version = chosen.filter(is_left);
+            }
+            lock.files = kept;
+            Ok(removed)
+        })
+    }
+
+    /// Switches a plugin on or off; returns whether that changed anything.
+    ///
+    /// # Errors
+    /// A lock file that cannot be read or written.
+    pub fn set_enabled(&self, id: &str, enabled: bool) -> Result<bool> {
+        self.changing(|_, lock| {
+            let choice = lock.choices.entry(id.to_owned()).or_default();
+            let changed = choice.disabled == enabled;
+            choice.disabled = !enabled;
+            Ok(changed)
+        })
+    }
+
+    /// Says among which versions of a plugin the highest is used; `None` for all.
+    ///
+    /// # Errors
+    /// A lock file that cannot be read or written.
+    pub fn choose(&self, id: &str, version: Option<semver::VersionReq>) -> Result<()> {
+        self.changing(|_, lock| {
+            lock.choices.entry(id.to_owned()).or_default().version = version;
+            Ok(())
+        })
+    }
+
+    /// Every installed file, and whether it is there and has the content that it had.
+    ///
+    /// # Errors
+    /// A lock file that cannot be read.
+    pub fn check(&self) -> Result<Vec<(Installed, std::result::Result<(), FileFault>)>> {
+        let lock = self.lock()?;
+        Ok(lock.files.into_iter().map(|file| (file.clone(), check(&self.folder, &file))).collect())
+    }
+
+    /// Changes the lock file, one process at a time. If `change` fails, nothing is written.
+    fn changing<T>(&self, change: impl FnOnce(&Self, &mut Lock) -> Result<T>) -> Result<T> {
+        let failed = |error| self.failed("write to", error);
+        staging::make_private(&self.folder).map_err(failed)?;
+        let mutex = File::create(self.folder.join(MUTEX_FILE)).map_err(failed)?;
+        mutex.lock().map_err(failed)?;
+        let mut lock = self.lock()?;
+        let before = lock.clone();
+        let result = change(self, &mut lock)?;
+        if lock != before {
+            self.write(&lock).map_err(failed)?;
+        }
+        Ok(result)
+    }
+
+    fn write(&self, lock: &Lock) -> io::Result<()> {
+        let text = lock.text().map_err(io::Error::other)?;
+        let staging = Staging::new(&self.folder)?;
+        staging.write(&text, LOCK_FILE)?;
+        staging.publish(LOCK_FILE)
+    }
+
+    /// Gives a file its name, the descriptor beside it first: a library without one is no plugin.
+    fn publish(&self, staging: &Staging, file: &Installed) -> Result<()> {
+        let published = match &file.descriptor_sha256 {
+            Some(_) => staging.publish(&sidecar_name(&file.name)),
+            None => Ok(()),
+        };
+        published.and_then(|()| staging.publish(&file.name)).map_err(|error| self.failed("write to", error))
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> Error {
+        Error::Folder { action, path: self.folder.clone(), source: source.into() }
+    }
+}
+
+/// Whether a file was tried; false if it cannot be.
+fn try_out(prober: Option<&Prober>, staged: &Path, source: &Path) -> Result<bool> {
+    let Some(prober) = prober.filter(|_| Prober::POSSIBLE) else { return Ok(false) };
+    let verdict: Verdict<Described> = prober.probe(Phase::Describe, staged).map_err(|error| {
+        let program = prober.program().display().to_string();
+        Error::file(source, FileFault::NotProbed { program, source: error.into() })
+    })?;
+    verdict.map(|_| true).map_err(|failure| Error::file(source, FileFault::Probe(failure)))
+}
+
+/// Holds an installed file against its hashes.
+fn check(folder: &Path, file: &Installed) -> std::result::Result<(), FileFault> {
+    let path = folder.join(&file.name);
+    let compare = |path: &Path, recorded: &str| match sha256(path) {
+        Ok(found) => compare_hashes(&found, recorded),
+        Err(source) => Err(FileFault::io("read it", source)),
+    };
+    compare(&path, &file.sha256)?;
+    file.descriptor_sha256.as_deref().map_or(Ok(()), |recorded| compare(&sidecar(&path), recorded))
+}
+
+/// Compares the hash of an installed file with the one that it had.
+pub(crate) fn compare_hashes(found: &str, recorded: &str) -> std::result::Result<(), FileFault> {
+    if found.eq_ignore_ascii_case(recorded) {
+        return Ok(());
+    }
+    Err(FileFault::ChangedSinceInstalled { found: found.to_owned(), recorded: recorded.to_owned() })
+}
+
+/// The name under which a version is kept.
+fn file_name(id: &str, version: &semver::Version) -> String {
+    format!("{}{id}@{version}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX)
+}
+
+fn sidecar_name(name: &str) -> String {
+    sidecar(Path::new(name)).to_string_lossy().into_owned()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

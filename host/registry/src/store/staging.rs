@@ -1,0 +1,80 @@
+//! Puts files into a folder complete or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::identity::sha256;
+
+/// A folder inside the one where files shall go, for files that are not complete or not tried yet. It is removed with all
+/// that is left in it.
+pub(super) struct Staging {
+    folder: PathBuf,
+    here: PathBuf,
+}
+
+impl Staging {
+    /// Makes one that only its owner can write. Searches do not look into it.
+    pub fn new(folder: &Path) -> io::Result<Self> {
+        static STAGINGS: AtomicU64 = AtomicU64::new(0);
+
+        let number = STAGINGS.fetch_add(1, Ordering::Relaxed);
+        let here = folder.join(format!(".new-{}-{number}", std::process::id()));
+        make_private(&here)?;
+        Ok(Self { folder: folder.to_owned(), here })
+    }
+
+    /// The place of a file in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.here.join(name)
+    }
+
+    /// Copies a file into it and returns the SHA-256 of what was written.
+    pub fn copy(&self, source: &Path, name: &str) -> io::Result<String> {
+        let path = self.path(name);
+        let mut file = create_private(&path)?;
+        io::copy(&mut File::open(source)?, &mut file)?;
+        file.sync_all()?;
+        sha256(&path)
+    }
+
+    /// Writes a text into it.
+    pub fn write(&self, text: &str, name: &str) -> io::Result<()> {
+        let mut file = create_private(&self.path(name))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Moves a file to its place, over one that is there.
+    pub fn publish(&self, name: &str) -> io::Result<()> {
+        fs::rename(self.path(name), self.folder.join(name))?;
+        // The name lasts too. Not every file system can be asked for that.
+        let _ = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.here);
+    }
+}
+
+/// A new file that its owner can write and others can read.
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o644);
+    options.open(path)
+}
+
+/// Makes a folder that only its owner can write, whatever the process's mask is.
+pub(super) fn make_private(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
