@@ -8,7 +8,7 @@ use crate::programs::{self, ProgramGraph, ProgramKey, TargetParts};
 use crate::step::ContextShape;
 use crate::strategies::Setup;
 use paceline_gguf::Gguf;
-use paceline_plugin_api::backend::{ArenaClass, StatePlan, WeightLayout, WeightUse, weight_uses};
+use paceline_plugin_api::backend::{ArenaClass, NodePlan, StatePlan, WeightLayout, WeightUse, weight_uses};
 use paceline_plugin_api::client::{
     ArenaClient, BackendClient, DeviceClient, ExecutableClient, LoadSpans, PlanClient, SemaphoreClient,
     WeightImportClient,
@@ -385,6 +385,16 @@ impl Loaded {
         }
         self.ensure_loaded(last)?;
         Ok(Some(last))
+    }
+
+    /// Bytes that are read and operations, by node, of the smallest graph of the target that takes `rows` rows.
+    pub fn work(&self, rows: u32) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let found = self.keys.iter().position(|key| key.rows >= rows);
+        let nodes = found.map_or(&[][..], |index| &self.programs[index].plan.summary().nodes);
+        nodes.iter().map(|node| match node {
+            NodePlan::Kernel { bytes_read, operations, .. } => (*bytes_read as f64, *operations as f64),
+            NodePlan::Refused { .. } => (0.0, 0.0),
+        })
     }
 
     /// Copies entries of a state out, in canonical form, or in.

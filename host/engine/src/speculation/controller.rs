@@ -7,7 +7,7 @@
 use crate::strategies::MOST_VERIFIED;
 
 /// Lengths of drafts, from 0.
-const LENGTHS: usize = MOST_VERIFIED as usize + 1;
+pub(crate) const LENGTHS: usize = MOST_VERIFIED as usize + 1;
 /// Weight of a new measurement in an average.
 const NEW_PART: f64 = 0.15;
 /// Weight of a new time that is shorter than the average, and of one that is longer: what else runs on the machine
@@ -17,8 +17,6 @@ const LONGER_PART: f64 = 0.04;
 /// Acceptance at a position that nothing is known of, and how many measurements that guess counts for.
 const FIRST_GUESS: f64 = 0.75;
 const GUESS_SAMPLES: u32 = 3;
-/// What a further row adds to the time of a verification, before it was measured.
-const FIRST_ROW_COST: f64 = 0.12;
 /// What a drafted token costs, in verifications of one row, before it was measured.
 const FIRST_DRAFT_COST: f64 = 0.3;
 /// Drafting must be this much better than no drafting.
@@ -69,25 +67,31 @@ impl Average {
 #[derive(Clone, Debug)]
 struct Times {
     by_length: [Average; LENGTHS],
+    /// What is expected of the times, in any unit.
+    expected: [f64; LENGTHS],
 }
 
 impl Times {
-    fn new() -> Self {
-        Self { by_length: [Average::default(); LENGTHS] }
+    fn new(expected: [f64; LENGTHS]) -> Self {
+        Self { by_length: [Average::default(); LENGTHS], expected }
     }
 
-    /// The time at `length`: measured, or on the line through the nearest measured lengths; `slope` is what a unit
-    /// of length adds where only one is measured, as a part of the time there.
-    fn at(&self, length: usize, slope: f64) -> Option<f64> {
+    /// Times that grow with the length.
+    fn proportional() -> Self {
+        Self::new(std::array::from_fn(|length| length.max(1) as f64))
+    }
+
+    /// The time at `length`: measured, or between the nearest measured lengths, or from the nearest one as expected.
+    fn at(&self, length: usize) -> Option<f64> {
         if let Some(known) = self.by_length[length].known() {
             return Some(known);
         }
         let below = (0..length).rev().find_map(|l| self.by_length[l].known().map(|t| (l, t)));
         let above = (length + 1..LENGTHS).find_map(|l| self.by_length[l].known().map(|t| (l, t)));
+        let from = |(l, time): (usize, f64)| time * self.expected[length] / self.expected[l];
         match (below, above) {
             (Some((l, t)), Some((m, u))) => Some(t + (u - t) * (length - l) as f64 / (m - l) as f64),
-            (Some((l, t)), None) => Some(t * (1.0 + slope * length as f64) / (1.0 + slope * l as f64)),
-            (None, Some((m, u))) => Some(u * (1.0 + slope * length as f64) / (1.0 + slope * m as f64)),
+            (Some(known), None) | (None, Some(known)) => Some(from(known)),
             (None, None) => None,
         }
     }
@@ -127,10 +131,11 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    pub fn new(enabled: bool) -> Self {
+    /// A controller; `verify` are the expected times of verifications of 0, 1, ... drafted tokens, in any unit.
+    pub fn new(enabled: bool, verify: [f64; LENGTHS]) -> Self {
         Self {
             enabled,
-            verify: Times::new(),
+            verify: Times::new(verify),
             drafters: Vec::new(),
             off: None,
             next_probe: FIRST_PROBE,
@@ -143,7 +148,7 @@ impl Controller {
     pub fn add_drafter(&mut self, most: usize, free: bool, fixed: bool) {
         self.drafters.push(Drafter {
             acceptance: [Average::default(); LENGTHS],
-            times: Times::new(),
+            times: Times::proportional(),
             free,
             most,
             fixed,
@@ -200,13 +205,12 @@ impl Controller {
 
     /// Expected tokens per second of a round with a draft of `length` tokens; 0 while no time is known.
     pub fn value(&self, drafter: usize, length: usize) -> f64 {
-        let (Some(d), Some(verify)) =
-            (self.drafters.get(drafter), self.verify.at(length.min(LENGTHS - 1), FIRST_ROW_COST))
+        let (Some(d), Some(verify)) = (self.drafters.get(drafter), self.verify.at(length.min(LENGTHS - 1)))
         else {
             return 0.0;
         };
-        let one = self.verify.at(0, FIRST_ROW_COST).unwrap_or(verify);
-        let draft = match d.times.at(length.min(LENGTHS - 1), 1.0) {
+        let one = self.verify.at(0).unwrap_or(verify);
+        let draft = match d.times.at(length.min(LENGTHS - 1)) {
             Some(time) => time,
             None if d.free => 0.0,
             None => one * FIRST_DRAFT_COST * length as f64,
@@ -216,7 +220,7 @@ impl Controller {
 
     /// Tokens per second without drafts; 0 while no time is known.
     pub fn plain_value(&self) -> f64 {
-        self.verify.at(0, FIRST_ROW_COST).map_or(0.0, |time| 1.0 / time)
+        self.verify.at(0).map_or(0.0, |time| 1.0 / time)
     }
 
     /// True if a draft of this value is worth making; if not, drafting is switched off until the next probe, which is
@@ -321,7 +325,7 @@ mod tests {
     /// Plays rounds with a drafter whose tokens are accepted with probability `accept`; times in units of a plain
     /// step. Returns tokens per plain step, and whether drafting ended switched off.
     fn play(accept: f64, draft_cost: f64, row_cost: f64, rounds: usize) -> (f64, bool) {
-        let mut controller = Controller::new(true);
+        let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
         controller.add_drafter(8, false, false);
         let mut random = 0x2545_F491_4F6C_DD1Du64;
         let mut uniform = move || {
@@ -364,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_drafter_that_turns_good_is_found_again() {
-        let mut controller = Controller::new(true);
+        let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
         controller.add_drafter(4, false, false);
         let mut round = |good: bool| {
             let length = if controller.wants_draft() { controller.length(0, 15).length } else { 0 };
@@ -381,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_fixed_length_is_kept() {
-        let mut controller = Controller::new(true);
+        let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
         controller.add_drafter(6, false, true);
         for _ in 0..50 {
             controller.accepted(0, 6, 0);

@@ -15,7 +15,7 @@ pub(crate) use round::{OnLogits, RoundIo, Running, choose, round};
 use crate::context::{Context, RunCounts};
 use crate::engine::SequenceId;
 use crate::strategies::{Acceptance, Drafter, RunSession, Select, StrategyOptions};
-use controller::Controller;
+use controller::{Controller, LENGTHS};
 use paceline_gguf::Gguf;
 use paceline_plugin_api::strategy::{Outcome, Request, draft_cost, draft_kind};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub(crate) struct Speculation {
 
 impl Speculation {
     pub fn new(context: &Context, drafters: Vec<Drafter>, options: &StrategyOptions) -> Self {
-        let mut controller = Controller::new(options.controller);
+        let mut controller = Controller::new(options.controller, verify_estimates(context));
         let vocabulary = context.model.shape().vocabulary as usize;
         let mut longest = 0;
         let mut with_distributions = 0;
@@ -526,6 +526,17 @@ impl Speculation {
     fn add_time(&mut self, part: fn(&mut TimeSplit) -> &mut Duration, elapsed: Duration) {
         *part(&mut self.report.time) += elapsed;
     }
+}
+
+/// Operations that take as long as reading a byte, on a machine that nothing is known of.
+const OPERATIONS_PER_BYTE: f64 = 10.0;
+
+/// What the plans say of verifications of 0, 1, ... drafted tokens, against one another.
+fn verify_estimates(context: &Context) -> [f64; LENGTHS] {
+    std::array::from_fn(|drafts| {
+        let work = context.loaded.work(drafts as u32 + 1);
+        work.map(|(bytes, operations)| bytes.max(operations / OPERATIONS_PER_BYTE)).sum::<f64>().max(1.0)
+    })
 }
 
 /// `total` and what was counted between `before` and `after`.

@@ -23,7 +23,7 @@ impl DescriptorFault {
 }
 
 /// Line and column, from 1, of a byte of a text.
-pub(super) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+pub(crate) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let mut end = at.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -48,6 +48,7 @@ use paceline_plugin_api::weight_types::WeightType;
 pub use setting::{DeclaredSetting, DeclaredType};
 
 pub use fault::DescriptorFault;
+pub(crate) use fault::line_and_column;
 
 /// Longest id.
 const ID_LIMIT: usize = 64;
