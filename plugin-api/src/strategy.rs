@@ -224,7 +224,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The distribution of the next token, to be filled in before it is pushed; `None` where none is wanted.
+    /// The distribution of the next token, to be filled in before it is pushed; `None` where none is wanted. The token must
+    /// really be drawn from it: the host accepts by it.
     pub fn distribution(&mut self) -> Option<&mut [f32]> {
         let rows = self.tokens.len();
         let all = self.distributions.as_deref_mut()?;
@@ -292,7 +293,8 @@ pub trait Drafter: Send {
     fn begin(&mut self, sequence: u32) -> Result<()>;
 
     /// The target has processed and kept `tokens` at `position` and after. Their hidden states are in the states of
-    /// the taps until the next run of the target that needs the place.
+    /// the taps until the next run of the target that needs the place. Positions follow one another, but after a
+    /// [`Drafter::restore`] they may begin anywhere.
     ///
     /// # Errors
     /// A program that fails.
@@ -310,7 +312,8 @@ pub trait Drafter: Send {
     /// A program that fails.
     fn propose(&mut self, session: &mut dyn Session, request: Request, draft: &mut Draft<'_>) -> Result<()>;
 
-    /// What became of a round, before the rows that were kept are observed.
+    /// What became of a draft, this drafter's or another's, when all of it that is verified was; before the last rows that
+    /// were kept are observed. A draft that is dropped, as the text went on without it, is not resolved.
     ///
     /// # Errors
     /// A failure of the drafter.

@@ -91,6 +91,30 @@ fn a_saved_sequence_goes_on_anywhere() {
     }
 }
 
+/// More blocks than one run could bring up to date.
+#[test]
+fn a_long_sequence_is_restored() {
+    let text = tokens(1500, 1);
+    let long = |kept| {
+        let strategies = StrategyOptions {
+            drafters: vec![drafter("ngram-adaptive", &[]), drafter("mtp-chain", &[])],
+            rollback: (kept == Kept::Records).then(|| rollback("gdn-replay")),
+            ..StrategyOptions::default()
+        };
+        let options = EngineOptions { context: Some(2048), microbatch: 64, ..EngineOptions::default() };
+        engine_at(&demo_q8_path(), &builtin_cpu(), options, &strategies)
+    };
+    let mut source = long(Kept::Records);
+    let sequence = source.new_sequence().unwrap();
+    source.prompt(sequence, &text, Want::Ids, &mut |_| {}).unwrap();
+    let saved = source.save_sequence(sequence).unwrap();
+    let expected = continuation(&mut source, sequence);
+    let mut target = long(Kept::Snapshots);
+    let sequence = target.new_sequence().unwrap();
+    target.restore_sequence(sequence, &saved).unwrap();
+    assert_eq!(continuation(&mut target, sequence), expected);
+}
+
 #[test]
 fn a_copy_goes_its_own_way() {
     for kept in ALL {

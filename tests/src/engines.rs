@@ -32,15 +32,30 @@ pub fn cpu_library() -> &'static Path {
 
 /// Builds the shared library of a plugin's package, in the profile of this test, and returns its path.
 pub fn plugin_library(package: &str) -> PathBuf {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "-p", package, "--message-format=json"]);
+    let mut build = cargo_build(package);
     if !cfg!(debug_assertions) {
         build.arg("--release");
     }
-    let output = build.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+    library_of(package, build.current_dir(env!("CARGO_MANIFEST_DIR")))
+}
+
+/// Builds a plugin of `third-party`, a workspace that is not ours, and returns the path of its library.
+pub fn third_party_library(package: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("third-party");
+    library_of(package, cargo_build(package).current_dir(folder))
+}
+
+fn cargo_build(package: &str) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "-p", package, "--message-format=json"]);
+    build
+}
+
+/// Runs a build; Cargo says where it put the library.
+fn library_of(package: &str, build: &mut Command) -> PathBuf {
+    let output = build.output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Cargo says where it put the library.
     let target = package.replace('-', "_");
     String::from_utf8_lossy(&output.stdout)
         .lines()

@@ -3,6 +3,7 @@
 //! - [`engines`] puts a model on the CPU backend, built in or from its shared library;
 //! - [`strategies`] makes such engines with drafters and rollback strategies;
 //! - [`texts`] generates, and compares texts down to the bits of their logits;
+//! - [`mod@chi_square`] compares counts with probabilities;
 //! - [`prompts`] reads the benchmark's prompts;
 //! - [`random_model`] writes models with random weights, of any shape and weight type;
 //! - [`mod@reference`] computes a model in float64, without any of the code that the host runs;
@@ -12,6 +13,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod chi_square;
 pub mod engines;
 pub mod prompts;
 pub mod random_model;

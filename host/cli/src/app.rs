@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use paceline_registry::{Candidates, DiscoverConfig, Environment, Error, PluginKind, Prober, Registry};
+use paceline_registry::{
+    Candidates, DiscoverConfig, Environment, Error, PluginKind, PluginStore, Prober, Registry,
+};
 
 use crate::builtins::BUILTINS;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::Printer;
 
@@ -59,6 +62,7 @@ impl App {
         let mut registry = Registry::new()?;
         registry.expect_builtins(BUILTINS)?;
         candidates.expect_named()?;
+        registry.drop_disabled(candidates);
         for candidate in candidates.list().iter().filter(|candidate| candidate.is_wanted()) {
             if let Some(id) = candidate.id() {
                 registry.load(candidates, id)?;
@@ -75,6 +79,7 @@ impl App {
             files: first.map(Path::to_owned).into_iter().chain(self.plugin_files.iter().cloned()).collect(),
             directories: environment.search_directories(),
             cache: environment.cache_directory(),
+            installed: environment.user_plugin_directory(),
             prober: prober(),
             ..DiscoverConfig::default()
         })
@@ -99,4 +104,13 @@ fn among_backends(mut error: Error, registry: &Registry, candidates: &Candidates
 /// Tries plugins in this program, started once more.
 pub fn prober() -> Option<Prober> {
     std::env::current_exe().ok().map(|program| Prober::new(program, [PROBE_OPTION.into()]))
+}
+
+/// The folder in which this user's plugins are installed.
+pub fn plugin_store() -> Result<PluginStore, Failure> {
+    let folder = Environment::of_process().user_plugin_directory();
+    folder.map(PluginStore::new).ok_or_else(|| {
+        let message = "there is no folder for plugins: neither `HOME` nor `XDG_DATA_HOME` is an absolute path";
+        Failure::new(Exit::Failed, message).hint("set `XDG_DATA_HOME` to a folder of yours")
+    })
 }

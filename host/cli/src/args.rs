@@ -6,6 +6,8 @@ mod engine;
 mod eval;
 mod generated;
 mod plugins;
+mod plugins_new;
+mod plugins_store;
 mod run;
 mod strategy;
 mod tools;
@@ -26,6 +28,8 @@ pub use generated::{CompletionsArgs, ManArgs};
 pub use plugins::{
     PluginsCommand, PluginsInspectArgs, PluginsListArgs, PluginsPathsArgs, PluginsTestArgs, PluginsVerifyArgs,
 };
+pub use plugins_new::{NewPluginKind, PluginsNewArgs};
+pub use plugins_store::{PluginsInstallArgs, PluginsRemoveArgs, PluginsSwitchArgs, PluginsUseArgs};
 pub use run::{RunArgs, SamplingArgs};
 pub use strategy::{StrategyArgs, StrategyChoice};
 pub use tools::{ToolsCommand, TrimHeadArgs};
@@ -114,11 +118,13 @@ pub enum Command {
     Tokenize(TokenizeArgs),
     /// Show the text of token ids
     Detokenize(DetokenizeArgs),
-    /// Show the plugins
+    /// Show, install and write plugins
     #[command(subcommand)]
     Plugins(PluginsCommand),
     /// List the devices that models can run on
     Devices(DevicesArgs),
+    /// Look at the machine, its drivers and the plugins, and say what to put right
+    Doctor(DoctorArgs),
     /// Make model files out of others
     #[command(subcommand)]
     Tools(ToolsCommand),
@@ -238,6 +244,13 @@ pub fn token_id(text: &str) -> Result<u32, String> {
 pub struct DevicesArgs {
     #[command(flatten)]
     pub backend: BackendArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+pub struct DoctorArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -196,7 +196,7 @@ impl Setup {
                         app.printer.detail(format_args!("strategy `{id}` is left out: {reason}"));
                     }
                 }
-                Err(error) => return Err(self.not_loaded(error, app)),
+                Err(error) => return Err(self.not_loaded(error, strategies, app)),
             }
         }
     }
@@ -222,8 +222,19 @@ impl Setup {
     }
 
     /// An error of making an engine.
-    fn not_loaded(&self, error: EngineError, app: &App) -> Failure {
+    fn not_loaded(&self, error: EngineError, strategies: &Strategies, app: &App) -> Failure {
         match &error {
+            EngineError::StrategyRefused { plugin, source } => {
+                let hint = if source.kind == ErrorKind::Invalid {
+                    format!("`paceline plugins inspect {plugin}` shows its settings")
+                } else if strategies.options.draft.is_some() {
+                    "leave it out, or give another drafter; `paceline models pair` looks at a model and a drafter"
+                        .to_owned()
+                } else {
+                    "leave it out; `--strategy auto` takes those that work with the model".to_owned()
+                };
+                Failure::from(error).hint(hint)
+            }
             // What a caller can have wrong here are the user's settings.
             EngineError::Backend { plugin, source, .. } if source.kind == ErrorKind::Invalid => {
                 Failure::device_open(plugin, source)
@@ -251,12 +262,6 @@ impl Setup {
                     "use a model that is smaller or quantised to fewer bits, or free some memory".to_owned()
                 }
             },
-            EngineError::StrategyRefused { plugin, source } if source.kind == ErrorKind::Invalid => {
-                format!("`paceline plugins inspect {plugin}` shows its settings")
-            }
-            EngineError::StrategyRefused { .. } => {
-                "leave it out; `--strategy auto` takes those that work with the model".to_owned()
-            }
             _ => return Failure::from(error),
         };
         Failure::from(error).hint(hint)

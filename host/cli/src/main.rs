@@ -9,6 +9,7 @@
 //! - `new_file` writes files, complete or not at all;
 //! - `sampling` says how tokens are chosen;
 //! - `app` holds what commands share: the printer and the plugins;
+//! - `doctor` judges the machine and says what to put right;
 //! - `junit` writes what came out of tests for other programs; `layouts` compares those that a plugin carries;
 //! - `backends` picks backends and checks settings, `strategies` picks what guesses ahead; `engine_setup` puts a model on a backend, for commands that run it.
 
@@ -21,6 +22,7 @@ mod builtins;
 mod commands;
 mod conversation;
 mod demo_model;
+mod doctor;
 mod engine_setup;
 mod exit;
 mod failure;

@@ -41,7 +41,11 @@ const SETTINGS: &[Setting] = &[
         unit: "",
         doc: "Adapt the length of drafts, and stop drafting while it does not pay.",
     },
-    choice("acceptance", &["agree", "reject"], "Whether a guess must be the model's own token, or may be drawn."),
+    choice(
+        "acceptance",
+        &["agree", "reject"],
+        "Whether a guess must be the model's own token, or may be drawn.",
+    ),
     Setting {
         key: "most_verified",
         kind: SettingType::Integer { default: 15, min: 1, max: 15 },
@@ -64,7 +68,11 @@ pub struct Strategies {
 }
 
 /// Loads the plugins that a choice may need. A built-in gives way to a file as backends do.
-pub fn load(registry: &mut Registry, candidates: &Candidates, choice: &StrategyChoice) -> Result<(), Failure> {
+pub fn load(
+    registry: &mut Registry,
+    candidates: &Candidates,
+    choice: &StrategyChoice,
+) -> Result<(), Failure> {
     let named = match choice {
         StrategyChoice::Auto => &[][..],
         StrategyChoice::Named(ids) if ids.is_empty() => return Ok(()),
@@ -73,8 +81,7 @@ pub fn load(registry: &mut Registry, candidates: &Candidates, choice: &StrategyC
     for id in named {
         registry.load(candidates, id).map_err(|error| unknown(error, candidates))?;
     }
-    let automatic: &[&str] =
-        if named.is_empty() { &[NGRAM, MTP_CHAIN, DFLASH, REPLAY] } else { &[REPLAY] };
+    let automatic: &[&str] = if named.is_empty() { &[NGRAM, MTP_CHAIN, DFLASH, REPLAY] } else { &[REPLAY] };
     for id in automatic {
         match registry.load(candidates, id) {
             // A build may lack it.
@@ -104,7 +111,11 @@ pub fn choose(
         drafters: ids.iter().map(|id| drafter(registry, id, settings)).collect::<Result<_, _>>()?,
         rollback: None,
         draft: draft.filter(|_| !ids.is_empty()).cloned(),
-        acceptance: if host.choice("acceptance") == "reject" { Acceptance::Reject } else { Acceptance::Agree },
+        acceptance: if host.choice("acceptance") == "reject" {
+            Acceptance::Reject
+        } else {
+            Acceptance::Agree
+        },
         select: if host.choice("select") == "order" { Select::Order } else { Select::Value },
         controller: host.bool("controller"),
         most_verified: host.integer("most_verified").try_into().unwrap_or(1),
@@ -156,14 +167,17 @@ fn choose_rollback(
         return Ok(());
     }
     if !has_recurrent {
-        let message = format!("setting `{HOST}.rollback={how}` has no effect: the model has no recurrent layers");
+        let message =
+            format!("setting `{HOST}.rollback={how}` has no effect: the model has no recurrent layers");
         return Err(Failure::new(Exit::Usage, message));
     }
     match registry.find(REPLAY) {
         Ok(plugin) => {
-            let rollbacks = plugin.client.rollbacks().map_err(|error| Failure::plugin_call(REPLAY, &error))?;
+            let rollbacks =
+                plugin.client.rollbacks().map_err(|error| Failure::plugin_call(REPLAY, &error))?;
             let plugin = rollbacks.ok_or_else(|| no_strategy(REPLAY, "it does not roll back"))?;
-            chosen.options.rollback = Some(RollbackOptions { plugin, settings: settings_of(settings, REPLAY) });
+            chosen.options.rollback =
+                Some(RollbackOptions { plugin, settings: settings_of(settings, REPLAY) });
             if how == "auto" {
                 chosen.optional.push(REPLAY.to_owned());
             }
@@ -225,7 +239,8 @@ impl Strategies {
         }
         self.options.drafters.retain(|it| !ids.iter().any(|id| id == it.plugin.plugin()));
         // Without drafters nothing is taken back.
-        if self.options.drafters.is_empty() || self.rollback().is_some_and(|it| ids.iter().any(|id| id == it)) {
+        if self.options.drafters.is_empty() || self.rollback().is_some_and(|it| ids.iter().any(|id| id == it))
+        {
             self.options.rollback = None;
         }
         self.left_out.extend(ids.into_iter().map(|id| (id, reason.clone())));
@@ -281,4 +296,53 @@ fn unknown(error: Error, candidates: &Candidates) -> Failure {
 /// Whether a plugin guesses ahead.
 fn drafts(plugin: &Plugin) -> bool {
     plugin.client.kind() == kind::STRATEGY && matches!(plugin.client.drafters(), Ok(Some(_)))
+}
+
+#[cfg(all(test, feature = "demo-model", feature = "strategies"))]
+mod tests {
+    use super::*;
+    use crate::model_source::ModelSource;
+    use paceline_plugin_api::Error as PluginError;
+
+    fn automatic(settings: &[&str]) -> Strategies {
+        let model = Model::new(Arc::new(ModelSource::Demo.open().unwrap())).unwrap();
+        let settings: Vec<SettingArg> = settings.iter().map(|text| text.parse().unwrap()).collect();
+        choose(&Registry::new().unwrap(), &StrategyChoice::Auto, &settings, None, &model).unwrap()
+    }
+
+    fn refused_by(plugin: &str) -> EngineError {
+        let source = PluginError::unsupported("it cannot");
+        EngineError::StrategyRefused { plugin: plugin.to_owned(), source }
+    }
+
+    #[test]
+    fn what_nobody_named_is_left_out() {
+        let mut strategies = automatic(&[]);
+        assert_eq!(strategies.drafters(), [NGRAM, MTP_CHAIN]);
+        assert!(strategies.leave_out(&refused_by(MTP_CHAIN)));
+        assert_eq!((strategies.drafters(), strategies.rollback()), (vec![NGRAM], Some(REPLAY)));
+        assert!(strategies.leave_out(&refused_by(REPLAY)));
+        assert_eq!((strategies.drafters(), strategies.rollback()), (vec![NGRAM], None));
+        let reasons = [(MTP_CHAIN, "it cannot"), (REPLAY, "it cannot")];
+        assert_eq!(strategies.left_out, reasons.map(|(id, reason)| (id.to_owned(), reason.to_owned())));
+        assert!(!strategies.leave_out(&EngineError::Request("no fault of theirs".to_owned())));
+    }
+
+    /// A backend may lack what they need.
+    #[test]
+    fn all_are_left_out_where_the_backend_cannot_run_them() {
+        let source = PluginError::unsupported("no such operation");
+        let error = EngineError::Backend { plugin: "b".to_owned(), doing: "plan".to_owned(), source };
+        let mut strategies = automatic(&[]);
+        assert!(strategies.leave_out(&error));
+        assert!(strategies.drafters().is_empty() && strategies.rollback().is_none());
+        assert!(!strategies.leave_out(&error));
+    }
+
+    #[test]
+    fn what_has_a_setting_is_not_left_out() {
+        let mut strategies = automatic(&["mtp-chain.depth=4"]);
+        assert!(!strategies.leave_out(&refused_by(MTP_CHAIN)));
+        assert_eq!(strategies.drafters(), [NGRAM, MTP_CHAIN]);
+    }
 }

@@ -22,7 +22,15 @@ fn run_short(more: &[&str]) -> String {
 fn an_overview_says_what_is_gained() {
     let text = run_short(&["--strategy", "none,mtp-chain"]);
     let spaces = without_numbers(&text).split(' ').filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" ");
-    assert_snapshot!(spaces, @"");
+    assert_snapshot!(spaces, @r"
+    exit 0
+    --- stdout
+    kind arm tokens/s speed-up [n] % accepted tokens/round prompt tokens/s
+    code none [n] - - - [n] [n]
+    code mtp-chain [n] [n] - - [n] [n]
+    mtp-chain is [n] times as fast as none, with the same text in all [n] runs
+    --- stderr
+    ");
 }
 
 #[test]
@@ -50,7 +58,9 @@ fn json_has_all_runs_and_texts_are_the_same() {
     }
     // The order rotates.
     assert_ne!(runs[0]["arm"], runs[4]["arm"]);
-    assert!(runs.iter().find(|run| run["arm"] == "dflash").unwrap()["strategy_bytes"].as_u64() > Some(1 << 20));
+    assert!(
+        runs.iter().find(|run| run["arm"] == "dflash").unwrap()["strategy_bytes"].as_u64() > Some(1 << 20)
+    );
     let costs = report["verify_cost"].as_array().unwrap();
     assert_eq!(costs.len(), 16);
     assert_eq!(costs[0]["ratio"], 1.0);
@@ -62,11 +72,22 @@ fn files_and_markdown() {
     let prompts = folder.write("p.jsonl", "{\"kind\":\"code\",\"name\":\"a\",\"text\":\"fn main() {\"}\n");
     let (csv, html) = (folder.file("runs.csv"), folder.file("report.html"));
     let text = run_short(&[
-        "--strategy", "none,mtp-chain", "--sweep", "mtp-chain.depth=1,2,3", "--prompts", &prompts, "--md", "--csv",
-        &csv, "--html", &html,
+        "--strategy",
+        "none,mtp-chain",
+        "--sweep",
+        "mtp-chain.depth=1,2,3",
+        "--prompts",
+        &prompts,
+        "--md",
+        "--csv",
+        &csv,
+        "--html",
+        &html,
     ]);
     assert!(text.starts_with("exit 0\n"), "{text}");
-    for part in ["## Speed", "## Cost of verifying", "| mtp-chain mtp-chain.depth=3 |", "- command: paceline bench"] {
+    for part in
+        ["## Speed", "## Cost of verifying", "| mtp-chain mtp-chain.depth=3 |", "- command: paceline bench"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_eq!(std::fs::read_to_string(csv).unwrap().lines().count(), 1 + 4 * 2);
@@ -75,33 +96,131 @@ fn files_and_markdown() {
 
 #[test]
 fn a_setting_of_how_strategies_are_used() {
-    let arguments = short(&["--strategy", "none,mtp-chain", "--ab", "speculation.controller=on,off", "--json"]);
+    let arguments =
+        short(&["--strategy", "none,mtp-chain", "--ab", "speculation.controller=on,off", "--json"]);
     let report = json(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(
         report["arms"],
-        serde_json::json!(["none", "mtp-chain speculation.controller=on", "mtp-chain speculation.controller=off"])
+        serde_json::json!([
+            "none",
+            "mtp-chain speculation.controller=on",
+            "mtp-chain speculation.controller=off"
+        ])
     );
 }
 
 #[test]
 fn what_makes_no_sense() {
     let folder = Folder::new();
-    assert_snapshot!(run_short(&["--strategy", "none,mtp-chian"]), @"");
-    assert_snapshot!(run_short(&["--strategy", "none,none"]), @"");
-    assert_snapshot!(run_short(&["--strategy", "none,mtp-chain", "--ab", "mtp-chain.depth=1"]), @"");
-    assert_snapshot!(run_short(&["--strategy", "none,mtp-chain", "--ab", "dflash.depth=1,2"]), @"");
-    assert_snapshot!(run_short(&["--strategy", "none", "--sweep", "speculation.select=value,order"]), @"");
-    assert_snapshot!(run_short(&["--strategy", "none,mtp-chain", "--set", "mtp-chain.depth=99"]), @"");
-    assert_snapshot!(run_short(&["--strategy", "none,dflash"]), @"");
-    assert_snapshot!(run_short(&["--strategy", "none", "--draft", DRAFT]), @"");
-    assert_snapshot!(run_short(&["--temperature", "-1"]), @"");
-    assert_snapshot!(run(&["bench", "demo", "-n", "5000"]), @"");
-    assert_snapshot!(run(&["bench", "demo", "--md", "--json"]), @"");
-    assert_snapshot!(run(&["bench", "demo", "--limit", "0"]), @"");
+    assert_snapshot!(run_short(&["--strategy", "none,mtp-chian"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: there is no strategy `mtp-chian`; there is `dflash`, `mtp-chain`, `ngram-adaptive`
+    hint: did you mean `mtp-chain`?
+    ");
+    assert_snapshot!(run_short(&["--strategy", "none,none"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: invalid value 'none,none' for '--strategy <LIST>': `none` comes twice
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(run_short(&["--strategy", "none,mtp-chain", "--ab", "mtp-chain.depth=1"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: invalid value 'mtp-chain.depth=1' for '--ab <PLUGIN.KEY=V1,V2>': `mtp-chain.depth` has one value only; use `--set` for that
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(run_short(&["--strategy", "none,mtp-chain", "--ab", "dflash.depth=1,2"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: setting `dflash.depth` has no effect: `dflash` is not used here
+    ");
+    assert_snapshot!(run_short(&["--strategy", "none", "--sweep", "speculation.select=value,order"]), @r"
+    exit 0
+    --- stdout
+    kind  arm   tokens/s  speed-up  95 %  accepted  tokens/round  prompt tokens/s
+    code  none       220         -     -         -          1.00              817
+    --- stderr
+    ");
+    assert_snapshot!(run_short(&["--strategy", "none,mtp-chain", "--set", "mtp-chain.depth=99"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: strategy `mtp-chain` cannot work here
+    cause: setting `depth` cannot be `99`; it takes a whole number from 0 to 15
+    hint: `paceline plugins inspect mtp-chain` shows its settings
+    ");
+    assert_snapshot!(run_short(&["--strategy", "none,dflash"]), @r"
+    exit 5
+    --- stdout
+    --- stderr
+    error: strategy `dflash` cannot work here
+    cause: it needs a drafter that was trained for the model: give the drafter's file with --draft
+    hint: leave it out; `--strategy auto` takes those that work with the model
+    ");
+    assert_snapshot!(run_short(&["--strategy", "none", "--draft", DRAFT]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: `--draft` has no effect: no strategy is used
+    hint: leave it out, or give `--strategy dflash`
+    ");
+    assert_snapshot!(run_short(&["--temperature", "-1"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: invalid value '-1' for '--temperature <F>': it must be 0 or more, such as 0.8
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(run(&["bench", "demo", "-n", "5000"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: prompt `doubly_linked_list` and 5000 more tokens are 5236, the model was trained for 4096
+    hint: give shorter prompts, or fewer tokens with `--tokens`
+    ");
+    assert_snapshot!(run(&["bench", "demo", "--md", "--json"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: the argument '--md' cannot be used with '--json'
+
+    Usage: paceline bench --md <MODEL>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(run(&["bench", "demo", "--limit", "0"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: invalid value '0' for '--limit <N>': it must be 1 or more
+
+    For more information, try '--help'.
+    ");
     let prompts = folder.write("p.jsonl", "{\"kind\":\"code\"}\n");
-    assert_snapshot!(folder.run(&["bench", "demo", "--prompts", &prompts]), @"");
+    assert_snapshot!(folder.run(&["bench", "demo", "--prompts", &prompts]), @r#"
+    exit 2
+    --- stdout
+    --- stderr
+    error: [folder]/p.jsonl: line 1: the key `name` is missing
+    hint: each line is an object such as {"kind": "code", "name": "stack", "text": "fn pop"}
+    "#);
     let nowhere = folder.file("no/where.csv");
-    assert_snapshot!(folder.run(&["bench", "demo", "--csv", &nowhere]), @"");
+    assert_snapshot!(folder.run(&["bench", "demo", "--csv", &nowhere]), @r"
+    exit 1
+    --- stdout
+    --- stderr
+    auto is ngram-adaptive+mtp-chain here
+    error: cannot write [folder]/no/where.csv
+    cause: No such file or directory (os error 2)
+    ");
 }
 
 #[cfg(unix)]
@@ -131,7 +250,18 @@ fn ctrl_c_shows_what_was_measured() {
 #[test]
 fn a_drafter_that_belongs_to_the_model() {
     let text = run(&["models", "pair", "demo", DRAFT]).replace(DRAFT, "[draft]");
-    assert_snapshot!(text, @"");
+    assert_snapshot!(text, @r"
+    exit 0
+    --- stdout
+    yes: [draft] drafts for demo
+    block          8 tokens, the last of the text included
+    layers         3
+    target layers  2, 5, 7
+    hidden size    512
+    vocabulary     8,192 tokens
+    memory         16.7 MiB (hidden states for strategies 3.4 MiB, strategies' weights 8.8 MiB, strategies' caches 3.8 MiB)
+    --- stderr
+    ");
     let facts = json(&["models", "pair", "demo", DRAFT, "--json"]);
     assert_eq!((&facts["ok"], &facts["block"], &facts["reason"]), (&true.into(), &8.into(), &().into()));
     assert_eq!(facts["target_layers"], serde_json::json!([2, 5, 7]));
@@ -140,11 +270,27 @@ fn a_drafter_that_belongs_to_the_model() {
 
 #[test]
 fn files_that_are_no_drafters_of_the_model() {
-    assert_snapshot!(run(&["models", "pair", "demo", "demo"]), @"");
+    assert_snapshot!(run(&["models", "pair", "demo", "demo"]), @r"
+    exit 3
+    --- stdout
+    no: demo cannot draft for demo: the drafter's file has `general.architecture` `qwen35`: give one of architecture `dflash` with --draft
+    --- stderr
+    ");
     let facts = output(&["models", "pair", "demo", "demo", "--json"]);
     assert_eq!(facts.status.code(), Some(3));
     let facts: serde_json::Value = serde_json::from_slice(&facts.stdout).unwrap();
     assert_eq!(facts["ok"], false);
-    assert_snapshot!(run(&["models", "pair", "demo", "nowhere.gguf"]), @"");
-    assert_snapshot!(run(&["models", "pair", DRAFT, DRAFT]).replace(DRAFT, "[draft]"), @"");
+    assert_snapshot!(run(&["models", "pair", "demo", "nowhere.gguf"]), @r"
+    exit 3
+    --- stdout
+    --- stderr
+    error: there is no file nowhere.gguf
+    hint: give the path of a .gguf file, or `demo`
+    ");
+    assert_snapshot!(run(&["models", "pair", DRAFT, DRAFT]).replace(DRAFT, "[draft]"), @r"
+    exit 3
+    --- stdout
+    --- stderr
+    error: [draft]: architecture `dflash` is not supported; this version runs llama, qwen3, qwen35
+    ");
 }

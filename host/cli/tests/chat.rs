@@ -1,6 +1,6 @@
 //! `chat`: what it answers, and what can be wrong with a template.
 
-#![cfg(all(feature = "demo-model", feature = "backend-cpu"))]
+#![cfg(all(feature = "demo-model", feature = "backend-cpu", feature = "strategies"))]
 
 mod support;
 
@@ -111,6 +111,13 @@ fn replies_are_lines_and_statistics_are_for_verbose() {
     let statistics = String::from_utf8(verbose.stderr).unwrap();
     assert_snapshot!(without_numbers(&statistics), @r"
     prompt [n] tokens in [n] ms, [n] tokens/s; generated [n] tokens in [n] ms, [n] tokens/s; stopped at the length
+    ngram-adaptive: guessed nothing
+    `ngram-adaptive`: [n] drafts with [n] tokens guessed, [n] verified, [n] accepted; drafts may now have [n] tokens
+    rounds [n]: [n] with a guess, [n] in which the controller did not ask
+    time of rounds: guessing [n] ms, verifying [n] ms, keeping [n] ms, host [n] ms
+    verifying: [n] launches, [n] uploads, [n] waits; [n] B to the device, [n] B from it
+    guessing: [n] launches, [n] uploads, [n] waits; [n] B to the device, [n] B from it
+    prompt and keeping: [n] launch, [n] upload, [n] wait; [n] B to the device, [n] B from it
     ");
 }
 

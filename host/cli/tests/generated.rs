@@ -53,6 +53,7 @@ fn one_page_per_command_goes_into_a_folder() {
         .collect();
     names.sort();
     assert_snapshot!(names.join("\n"), @r"
+    paceline-bench.1
     paceline-chat.1
     paceline-completions.1
     paceline-detokenize.1
@@ -62,6 +63,7 @@ fn one_page_per_command_goes_into_a_folder() {
     paceline-eval.1
     paceline-man.1
     paceline-models-inspect.1
+    paceline-models-pair.1
     paceline-models-verify.1
     paceline-models.1
     paceline-plugins-inspect.1

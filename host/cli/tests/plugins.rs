@@ -360,10 +360,7 @@ mod strategies {
         let listed = json(&["plugins", "list", "--json"]);
         let plugins = listed["plugins"].as_array().unwrap();
         let kinds = plugins.iter().filter(|plugin| plugin["kind"] == "strategy").map(|plugin| &plugin["id"]);
-        assert_eq!(
-            kinds.collect::<Vec<_>>(),
-            ["dflash", "gdn-replay", "mtp-chain", "ngram-adaptive"]
-        );
+        assert_eq!(kinds.collect::<Vec<_>>(), ["dflash", "gdn-replay", "mtp-chain", "ngram-adaptive"]);
         for (id, role) in [("mtp-chain", "drafter"), ("gdn-replay", "rollback")] {
             let inspected = run(&["plugins", "inspect", id]);
             assert!(inspected.contains(&format!("kind        strategy, {role}\n")), "{inspected}");
@@ -374,11 +371,50 @@ mod strategies {
 
     #[test]
     fn are_held_against_their_contract() {
-        assert_snapshot!(run(&["plugins", "test", "gdn-replay"]), @"");
-        assert_snapshot!(run(&["plugins", "test", "dflash"]), @"");
-        assert_snapshot!(run(&["plugins", "test", &strategy_plugin()]), @"");
+        assert_snapshot!(run(&["plugins", "test", "gdn-replay"]), @r"
+        exit 0
+        --- stdout
+        passed   the table of rollback strategies
+        passed   an unknown setting is refused
+        passed   a recurrent layer gets its graph
+        --- stderr
+        that is the contract, without a model; `paceline bench MODEL --strategy none,auto --ab speculation.rollback=replay,snapshots` shows on a model what it gains, and that texts stay the same
+        ");
+        assert_snapshot!(run(&["plugins", "test", "dflash"]), @r"
+        exit 0
+        --- stdout
+        passed   the table of drafters
+        passed   an unknown setting is refused
+        passed   a wrong value of `depth` is refused
+        passed   the default of `depth` is taken
+        passed   a wrong value of `context` is refused
+        passed   the default of `context` is taken
+        skipped  a text is followed: it needs a model: it needs a drafter that was trained for the model: give the drafter's file with --draft
+        --- stderr
+        that is the contract, without a model; `paceline bench MODEL --strategy none,dflash` shows on a model what it gains, and that texts stay the same
+        ");
+        assert_snapshot!(run(&["plugins", "test", &strategy_plugin()]), @r"
+        exit 0
+        --- stdout
+        passed   the table of drafters
+        passed   an unknown setting is refused
+        passed   a wrong value of `fails` is refused
+        passed   the default of `fails` is taken
+        passed   a text is followed
+        --- stderr
+        that is the contract, without a model; `paceline bench MODEL --strategy none,echo` shows on a model what it gains, and that texts stay the same
+        ");
         let failing = run(&["plugins", "test", &strategy_plugin(), "--set", "echo.fails=on", "-q"]);
-        assert_snapshot!(failing, @"");
+        assert_snapshot!(failing, @r"
+        exit 1
+        --- stdout
+        passed   the table of drafters
+        passed   an unknown setting is refused
+        passed   a wrong value of `fails` is refused
+        passed   the default of `fails` is taken
+        failed   a text is followed: it is asked: it was told to fail
+        --- stderr
+        ");
         let checks = json(&["plugins", "test", "ngram-adaptive", "--json"]);
         assert_eq!(checks["ok"], true);
         assert!(checks["checks"].as_array().unwrap().iter().all(|check| check["result"] == "passed"));
@@ -386,8 +422,23 @@ mod strategies {
 
     #[test]
     fn have_no_operations() {
-        assert_snapshot!(run(&["plugins", "test", "mtp-chain", "--operation", "softmax"]), @"");
-        assert_snapshot!(run(&["plugins", "test", "mtp-chain", "--junit", "x.xml"]), @"");
-        assert_snapshot!(run(&["devices", "--backend", "mtp-chain"]), @"");
+        assert_snapshot!(run(&["plugins", "test", "mtp-chain", "--operation", "softmax"]), @r"
+        exit 2
+        --- stdout
+        --- stderr
+        error: `--operation` is for backends; `mtp-chain` is a strategy
+        ");
+        assert_snapshot!(run(&["plugins", "test", "mtp-chain", "--junit", "x.xml"]), @r"
+        exit 2
+        --- stdout
+        --- stderr
+        error: `--junit` is for backends; `mtp-chain` is a strategy
+        ");
+        assert_snapshot!(run(&["devices", "--backend", "mtp-chain"]), @r"
+        exit 5
+        --- stdout
+        --- stderr
+        error: plugin `mtp-chain` cannot be used as a backend: plugin `mtp-chain` has no interface paceline.backend/1
+        ");
     }
 }

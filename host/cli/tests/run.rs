@@ -1,6 +1,6 @@
 //! `run`: what it writes.
 
-#![cfg(all(feature = "demo-model", feature = "backend-cpu"))]
+#![cfg(all(feature = "demo-model", feature = "backend-cpu", feature = "strategies"))]
 
 mod support;
 
@@ -34,7 +34,10 @@ fn statistics_go_to_standard_error() {
     assert_eq!(text, format!("exit 0\n--- stdout\n{GREEDY}\n\n"));
     assert_snapshot!(
         without_numbers(statistics),
-        @"prompt [n] tokens in [n] ms, [n] tokens/s; generated [n] tokens in [n] ms, [n] tokens/s; stopped at the length"
+        @r"
+    prompt [n] tokens in [n] ms, [n] tokens/s; generated [n] tokens in [n] ms, [n] tokens/s; stopped at the length
+    ngram-adaptive+mtp-chain: [n] tokens a round; [n] of [n] guesses accepted, [n] %; guesses in [n] of [n] rounds
+    "
     );
     assert!(statistics.starts_with("prompt 36 tokens in"), "{statistics}");
     assert!(statistics.contains("; generated 29 tokens in"), "{statistics}");
@@ -91,8 +94,10 @@ fn the_beginning_of_a_stop_text_is_no_stop_text() {
 
 #[test]
 fn json_says_everything() {
-    let outcome =
-        json(&[&GREEDY_OPTIONS[..], &["-n", "8", "--seed", "7", "--json", "--threads", "1", "--strategy", "none"]].concat());
+    let outcome = json(
+        &[&GREEDY_OPTIONS[..], &["-n", "8", "--seed", "7", "--json", "--threads", "1", "--strategy", "none"]]
+            .concat(),
+    );
     let numbers = |value: &Value| -> Vec<u64> {
         value.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
     };
@@ -154,8 +159,14 @@ fn json_says_everything() {
       "settings": {
         "threads": "1"
       },
+      "speculation": null,
       "stop": "length",
       "stop_text": null,
+      "strategies": {
+        "drafters": [],
+        "left_out": [],
+        "rollback": null
+      },
       "text": "    let mut count = 0;\n"
     }
     "#);

@@ -21,6 +21,7 @@ fn without_a_command() {
       run          Continue a text
       chat         Talk with a model
       eval         Measure a model on a text
+      bench        Measure what strategies gain
       models       Look into model files
       tokenize     Show the token ids of a text
       detokenize   Show the text of token ids
@@ -46,6 +47,7 @@ fn without_a_command() {
     Examples:
       paceline run demo -p "fn main() {"        continue a text
       paceline chat model.gguf                  talk with a model
+      paceline bench demo                       what guessing ahead gains
       paceline models inspect demo              what is in a model file
       paceline models verify model.gguf         every fault of a file, before it is trusted
       paceline tokenize demo "Hello, world"     text to token ids
@@ -69,6 +71,7 @@ fn help_in_full() {
       run          Continue a text
       chat         Talk with a model
       eval         Measure a model on a text
+      bench        Measure what strategies gain
       models       Look into model files
       tokenize     Show the token ids of a text
       detokenize   Show the text of token ids
@@ -113,6 +116,7 @@ fn help_in_full() {
     Examples:
       paceline run demo -p "fn main() {"        continue a text
       paceline chat model.gguf                  talk with a model
+      paceline bench demo                       what guessing ahead gains
       paceline models inspect demo              what is in a model file
       paceline models verify model.gguf         every fault of a file, before it is trusted
       paceline tokenize demo "Hello, world"     text to token ids

@@ -42,6 +42,8 @@ pub(crate) struct SequenceState {
     pub kept_records: u32,
     /// Positions that can be taken back.
     pub rollable: u32,
+    /// A run failed, and what the states hold is undefined.
+    pub spoilt: bool,
 }
 
 /// What decides how recurrent state is kept.
@@ -86,6 +88,7 @@ impl SequenceState {
     /// Back to the beginning.
     pub fn reset(&mut self) {
         self.length = 0;
+        self.spoilt = false;
         self.tokens.clear();
         (self.plane, self.bank, self.kept_records, self.rollable) = (0, 0, 0, 0);
     }

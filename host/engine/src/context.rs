@@ -10,7 +10,7 @@ use crate::loading::Loaded;
 use crate::model::{LayerKind, Model};
 use crate::programs::{ProgramKey, Want};
 use crate::step::{ContextShape, GroupWriter, KV_BLOCK, ParameterBlock, Span};
-use paceline_plugin_api::graph::step::most_updates;
+use paceline_plugin_api::graph::step::{most_updates, name};
 use paceline_plugin_api::strategy::GroupRows;
 use paceline_plugin_api::{Error as PluginError, ErrorKind};
 use std::mem::ManuallyDrop;
@@ -146,15 +146,18 @@ impl Context {
         let key = self.key(total, outputs, want)?;
         let index = self.loaded.program(key)?;
         self.write_parameters(index, rows);
-        self.launch(index)?;
+        if let Err(error) = self.launch(index) {
+            for part in rows {
+                self.sequences[part.sequence.0 as usize].spoilt = true;
+            }
+            return Err(error);
+        }
         for part in rows {
             let sequence = &mut self.sequences[part.sequence.0 as usize];
             sequence.tokens.extend_from_slice(part.tokens);
             sequence.advance(part.tokens.len() as u32, self.rollback);
         }
-        // For errors: the last row of the first sequence, whose output is wanted most often.
-        let position = rows.first().map_or(0, |r| self.length(r.sequence).saturating_sub(1));
-        self.outputs(index, outputs, want, position)
+        self.outputs(index, outputs, want)
     }
 
     /// Launches what the parameter block describes, and waits.
@@ -192,9 +195,7 @@ impl Context {
         let (mut total, mut outputs) = (0, 0);
         let context = self.shape.positions as usize;
         for (index, part) in rows.iter().enumerate() {
-            let state = self.sequences.get(part.sequence.0 as usize).filter(|s| s.in_use);
-            let state = state
-                .ok_or_else(|| EngineError::Request("a sequence was ended or is not this engine's".into()))?;
+            let state = self.sequence(part.sequence)?;
             if rows[..index].iter().any(|other| other.sequence == part.sequence) {
                 return Err(EngineError::Request("a sequence appears twice in one run".into()));
             }
@@ -225,10 +226,23 @@ impl Context {
         Ok((total, outputs))
     }
 
+    /// Most rows of a run that give the bits they would give alone.
+    pub fn most_equal_rows(&self) -> usize {
+        let most = self.options.microbatch.min(self.options.outputs);
+        most.min(self.loaded.row_invariance()).max(1) as usize
+    }
+
     /// The sequence, if it is in use.
     pub fn sequence(&self, id: SequenceId) -> Result<&SequenceState> {
         let state = self.sequences.get(id.0 as usize).filter(|s| s.in_use);
-        state.ok_or_else(|| EngineError::Request("a sequence was ended or is not this engine's".into()))
+        let state = state
+            .ok_or_else(|| EngineError::Request("a sequence was ended or is not this engine's".into()))?;
+        if state.spoilt {
+            return Err(EngineError::Request(
+                "a run of the sequence failed, and what it holds is undefined: clear it".into(),
+            ));
+        }
+        Ok(state)
     }
 
     /// An empty sequence gets these tokens and blocks for them; its states are filled by the caller.
@@ -236,6 +250,12 @@ impl Context {
         self.clear_sequence(id);
         self.sequence(id)?;
         self.take_blocks(id.0 as usize, tokens.len())?;
+        // The whole row at once: a run takes only so many updates.
+        self.updates.retain(|update| update[0] != id.0 as i32);
+        let blocks = self.sequences[id.0 as usize].blocks.iter().copied();
+        let row = blocks.chain(std::iter::repeat(0)).take(self.shape.blocks_per_sequence as usize);
+        let mut row: Vec<u8> = row.flat_map(|block| (block as i32).to_le_bytes()).collect();
+        self.loaded.move_state(name::BLOCKS, id.0, 1, &mut row, false)?;
         let shape = self.rollback;
         let sequence = &mut self.sequences[id.0 as usize];
         sequence.tokens.extend_from_slice(tokens);
@@ -255,17 +275,13 @@ impl Context {
             let Some(offsets) = built.groups.first() else { return Ok(()) };
             let slot = id.0 as usize;
             let state = &self.sequences[slot];
-            let mut writer = GroupWriter {
-                block: &mut block,
-                offsets,
-                context: &self.shape,
-                ring_blocks: 0,
-                row: 0,
-                spans: 0,
-            };
+            let mut writer = GroupWriter::new(&mut block, offsets, &self.shape, 0);
             writer.span(&Span { slot, state, position: state.length as usize, count: 0, tokens: None });
             writer.finish();
-            self.launch(index)?;
+            if let Err(error) = self.launch(index) {
+                self.sequences[id.0 as usize].spoilt = true;
+                return Err(error);
+            }
         }
         self.sequences[id.0 as usize].settled(self.rollback);
         Ok(())
@@ -317,14 +333,7 @@ impl Context {
             updates.write(&mut block, &self.updates);
         }
         let Some(offsets) = built.groups.first() else { return };
-        let mut writer = GroupWriter {
-            block: &mut block,
-            offsets,
-            context: &self.shape,
-            ring_blocks: 0,
-            row: 0,
-            spans: 0,
-        };
+        let mut writer = GroupWriter::new(&mut block, offsets, &self.shape, 0);
         for part in rows {
             let slot = part.sequence.0 as usize;
             let state = &self.sequences[slot];
@@ -339,7 +348,7 @@ impl Context {
         writer.finish();
     }
 
-    fn outputs(&mut self, index: usize, count: usize, want: Want, position: usize) -> Result<Outputs<'_>> {
+    fn outputs(&mut self, index: usize, count: usize, want: Want) -> Result<Outputs<'_>> {
         let vocabulary = self.model.shape().vocabulary as usize;
         let block = self.loaded.result_block();
         let Some(places) = self.loaded.built(index).target else {
@@ -348,9 +357,6 @@ impl Context {
         let fault = |offset: usize| block[offset..offset + 4] != [0; 4];
         if fault(places.embed_faults) {
             return Err(EngineError::Request("the device found ids outside of the vocabulary".into()));
-        }
-        if places.output_faults.is_some_and(fault) {
-            return Err(EngineError::NotFinite { position });
         }
         let width = if want == Want::Logits { vocabulary } else { 1 };
         let bytes = &block[places.output..places.output + count * width * 4];
@@ -400,14 +406,7 @@ impl Context {
         }
         let state = &self.sequences[slot];
         for (offsets, group) in built.groups.iter().zip(groups) {
-            let mut writer = GroupWriter {
-                block: &mut block,
-                offsets,
-                context: &self.shape,
-                ring_blocks: built.ring_blocks,
-                row: 0,
-                spans: 0,
-            };
+            let mut writer = GroupWriter::new(&mut block, offsets, &self.shape, built.ring_blocks);
             writer.span(&Span {
                 slot,
                 state,

@@ -3,11 +3,17 @@
 
 use crate::error::{EngineError, Result};
 use crate::families::Family;
+use crate::model::Model;
 use crate::step::{ContextShape, StepInputs};
+use crate::strategy_graph;
+use paceline_gguf::Gguf;
+use paceline_plugin_api::error::catch;
+use paceline_plugin_api::graph::step::Tap;
 use paceline_plugin_api::graph::{
-    Attribute, Builder, Graph, Node, StateKind, ValueId, ValueKind, fragment, ops, step,
+    Attribute, Builder, DType, Graph, Node, ValueId, ValueKind, fragment, ops, step,
 };
 use paceline_plugin_api::strategy::DeltaNetPorts;
+use std::collections::BTreeSet;
 
 /// A fault of a strategy's graph.
 pub(crate) fn fault(plugin: &str, what: impl Into<String>) -> EngineError {
@@ -26,11 +32,6 @@ pub(crate) fn has_fragment(family: &dyn Family, name: &str) -> bool {
         }
         _ => false,
     }
-}
-
-/// Names that a strategy's state has in common with the target's graphs; all others get the plugin's name in front.
-fn is_shared(state: &str) -> bool {
-    state == step::name::BLOCKS || state.starts_with(step::name::TAP)
 }
 
 /// Copies values and nodes of one graph into a builder.
@@ -104,17 +105,27 @@ impl<'a> Copier<'a> {
     }
 }
 
+/// What a strategy's graph may refer to.
+pub(crate) struct Check<'a> {
+    /// Taps that were declared.
+    pub taps: &'a BTreeSet<Tap>,
+    /// The drafters' own file.
+    pub draft: Option<&'a Gguf>,
+}
+
 /// Builds a strategy's graph with the family's parts in the place of its fragments.
 ///
 /// # Errors
-/// A graph that does not hold to the names and shapes that the host expects.
+/// A graph that does not hold to the names and shapes that the host expects, or that could touch what is the target's.
 pub(crate) fn inline_family(
     graph: &Graph,
-    family: &dyn Family,
+    model: &Model,
     context: &ContextShape,
     plugin: &str,
+    check: &Check<'_>,
 ) -> Result<Graph> {
     graph.validate().map_err(|error| fault(plugin, error.to_string()))?;
+    strategy_graph::check(graph, model, context, check).map_err(|what| fault(plugin, what))?;
     let mut b = Builder::new();
     let mut copier = Copier::new(graph, plugin);
     for (index, value) in graph.values().iter().enumerate() {
@@ -124,9 +135,8 @@ pub(crate) fn inline_family(
             ValueKind::Node => continue,
             ValueKind::Weight => b.weight(&value.name, value.dtype, dims),
             ValueKind::State(kind) => {
-                check_state(plugin, &value.name, kind, dims, context)?;
                 let own = format!("{plugin}/{}", value.name);
-                let name = if is_shared(&value.name) { &value.name } else { &own };
+                let name = if strategy_graph::is_shared(&value.name) { &value.name } else { &own };
                 b.state(name, kind, value.dtype, dims)
             }
             ValueKind::Parameter { .. } => {
@@ -138,7 +148,9 @@ pub(crate) fn inline_family(
     }
     for node in graph.nodes() {
         if node.operation == fragment::OPERATION {
-            let made = expand(&mut b, &copier, node, family, context)?;
+            // What a fragment is given is the plugin's word; building with it may find it wrong.
+            let made = catch(|| Ok(expand(&mut b, &copier, node, model.family(), context)))
+                .map_err(|error| fault(plugin, format!("a fragment of its graph: {error}")))??;
             for (&from, &to) in node.outputs.iter().zip(&made) {
                 if !copier.fits(&b, from, to) {
                     return Err(fault(plugin, format!("a fragment makes {:?}", b.dims(to))));
@@ -153,28 +165,12 @@ pub(crate) fn inline_family(
         b.result(&result.name, copier.get(result.value)?);
     }
     let built = b.finish();
+    built.validate().map_err(|error| fault(plugin, error.to_string()))?;
     let offsets = |graph: &Graph| graph.results().iter().map(|r| r.offset).collect::<Vec<_>>();
     if offsets(&built) != offsets(graph) {
         return Err(fault(plugin, "the results of its graph are not packed in order, 16 bytes aligned"));
     }
     Ok(built)
-}
-
-fn check_state(
-    plugin: &str,
-    state: &str,
-    kind: StateKind,
-    dims: &[u32],
-    context: &ContextShape,
-) -> Result<()> {
-    let expected = match state {
-        step::name::BLOCKS | step::name::RING_BLOCKS => vec![context.sequences, context.blocks_per_sequence],
-        _ => return Ok(()),
-    };
-    if kind != StateKind::Table || dims != expected {
-        return Err(fault(plugin, format!("its state `{state}` must be a table of {expected:?}")));
-    }
-    Ok(())
 }
 
 /// The family's nodes for a fragment.
@@ -192,13 +188,25 @@ fn expand(
     let inputs = copier.inputs(node)?;
     let missing = || fault(plugin, format!("the model has no fragment `{name}`"));
     let count = || fault(plugin, format!("fragment `{name}` does not take {} inputs", inputs.len()));
-    let one = || inputs.first().copied().filter(|_| inputs.len() == 1).ok_or_else(count);
+    let hidden_width = family.shape().hidden;
+    let one = |b: &Builder, dtype: DType| {
+        let &[x] = inputs.as_slice() else { return Err(count()) };
+        let fits = match dtype {
+            DType::I32 => b.dims(x).len() == 1,
+            _ => matches!(b.dims(x), &[_, width] if width == hidden_width),
+        };
+        if fits && b.dtype(x) == dtype {
+            return Ok(x);
+        }
+        let form =
+            if dtype == DType::I32 { "i32 [R]".to_owned() } else { format!("f32 [R, {hidden_width}]") };
+        Err(fault(plugin, format!("fragment `{name}` takes {form}, not {} {:?}", b.dtype(x), b.dims(x))))
+    };
     let nextn = || family.nextn().ok_or_else(missing);
     let rows = |b: &Builder| -> Result<(ValueId, ValueId, StepInputs)> {
         let &[embedded, hidden, positions, cells, sequences, table] = inputs.as_slice() else {
             return Err(count());
         };
-        let hidden_width = family.shape().hidden;
         let rows = b.dims(hidden).first().copied().unwrap_or(0);
         if [embedded, hidden].iter().any(|&x| b.dims(x) != [rows, hidden_width]) {
             return Err(fault(plugin, format!("fragment `{name}` takes rows of {hidden_width}")));
@@ -207,12 +215,30 @@ fn expand(
         Ok((embedded, hidden, step))
     };
     Ok(match name.as_str() {
-        fragment::EMBED => vec![family.embed(b, one()?).0],
-        fragment::HEAD => vec![family.head(b, one()?)],
-        fragment::NEXTN_EMBED => vec![nextn()?.embed(b, one()?).0],
-        fragment::NEXTN_HEAD => vec![nextn()?.head(b, one()?)],
-        fragment::NEXTN_DRAFT_HEAD => vec![nextn()?.draft_head(b, one()?).ok_or_else(missing)?],
-        fragment::NEXTN_DRAFT_IDS => vec![nextn()?.draft_ids(b, one()?).ok_or_else(missing)?],
+        fragment::EMBED => {
+            let x = one(b, DType::I32)?;
+            vec![family.embed(b, x).0]
+        }
+        fragment::HEAD => {
+            let x = one(b, DType::F32)?;
+            vec![family.head(b, x)]
+        }
+        fragment::NEXTN_EMBED => {
+            let x = one(b, DType::I32)?;
+            vec![nextn()?.embed(b, x).0]
+        }
+        fragment::NEXTN_HEAD => {
+            let x = one(b, DType::F32)?;
+            vec![nextn()?.head(b, x)]
+        }
+        fragment::NEXTN_DRAFT_HEAD => {
+            let x = one(b, DType::F32)?;
+            vec![nextn()?.draft_head(b, x).ok_or_else(missing)?]
+        }
+        fragment::NEXTN_DRAFT_IDS => {
+            let x = one(b, DType::I32)?;
+            vec![nextn()?.draft_ids(b, x).ok_or_else(missing)?]
+        }
         fragment::NEXTN_FULL => {
             let (embedded, hidden, step) = rows(b)?;
             vec![nextn()?.full(b, &step, embedded, hidden)]

@@ -22,6 +22,7 @@ mod saved;
 mod speculation;
 mod step;
 mod strategies;
+mod strategy_graph;
 mod weights;
 
 pub use context::RunCounts;

@@ -2,6 +2,7 @@
 
 use crate::engine::EngineOptions;
 use crate::error::{EngineError, Result};
+use crate::fragments::Check;
 use crate::memory::MemoryPlan;
 use crate::model::Model;
 use crate::programs::{self, ProgramGraph, ProgramKey, TargetParts};
@@ -52,6 +53,9 @@ pub(crate) struct Loaded {
     result_bytes: u64,
     /// Executables that were bound so far.
     loads: u64,
+    row_invariance: u32,
+    /// The last program settles recurrent state.
+    settles: bool,
 }
 
 /// Gives out consecutive, aligned ranges.
@@ -96,7 +100,8 @@ fn plan_context(
     let keys = programs::keys(options.microbatch, options.outputs);
     let parts = TargetParts { taps: &setup.taps, rollback: setup.rollback.as_ref() };
     let target = keys.iter().map(|&key| programs::build(model, context, &parts, key));
-    let strategies = setup.programs.iter().map(|p| programs::build_strategy(model, context, p));
+    let check = Check { taps: &setup.taps, draft: setup.draft.as_deref() };
+    let strategies = setup.programs.iter().map(|p| programs::build_strategy(model, context, p, &check));
     let mut graphs = target.chain(strategies).collect::<Result<Vec<ProgramGraph>>>()?;
     let rolled = graphs.first().map(|graph| graph.rolled.clone()).unwrap_or_default();
     if let Some(client) = setup.rollback.as_ref().filter(|_| !rolled.is_empty()) {
@@ -189,6 +194,16 @@ pub(crate) fn load(
         }
     }
     let semaphore = device.create_semaphore(0).map_err(EngineError::backend(plugin, "making a semaphore"))?;
+    let settles = programs.len() > keys.len() + setup.programs.len();
+    let row_invariance = programs[..keys.len()]
+        .iter()
+        .flat_map(|program| &program.plan.summary().nodes)
+        .map(|node| match node {
+            NodePlan::Kernel { row_invariance, .. } => *row_invariance,
+            NodePlan::Refused { .. } => 0,
+        })
+        .min()
+        .unwrap_or(0);
     let loaded = Loaded {
         executables: programs.iter().map(|_| None).collect(),
         semaphore,
@@ -202,6 +217,8 @@ pub(crate) fn load(
         parameter_bytes,
         result_bytes,
         loads: 0,
+        row_invariance,
+        settles,
     };
     loaded.import(model, setup.draft.as_ref(), &uses, &layouts, progress)?;
     Ok(loaded)
@@ -379,12 +396,16 @@ impl Loaded {
     /// Index of the graph that settles recurrent state, if a rollback strategy needs one; it is the last.
     pub fn settle_program(&mut self) -> Result<Option<usize>> {
         let last = self.programs.len() - 1;
-        let settles = |(_, name): &(String, String)| name == programs::SETTLE;
-        if !self.programs[last].built.owner.as_ref().is_some_and(settles) {
+        if !self.settles {
             return Ok(None);
         }
         self.ensure_loaded(last)?;
         Ok(Some(last))
+    }
+
+    /// Up to how many rows a row of the target does not depend on its company.
+    pub fn row_invariance(&self) -> u32 {
+        self.row_invariance
     }
 
     /// Bytes that are read and operations, by node, of the smallest graph of the target that takes `rows` rows.
@@ -429,10 +450,25 @@ impl Loaded {
                 .export_state(position, first, count, bytes)
                 .map_err(EngineError::backend(&plugin, format!("saving the state `{state}`")))
         } else {
+            if bytes.len() != length {
+                return Err(EngineError::Request(format!(
+                    "state `{state}`: {} bytes were given for {length}",
+                    bytes.len()
+                )));
+            }
             executable
                 .import_state(position, first, count, bytes)
                 .map_err(EngineError::backend(&plugin, format!("restoring the state `{state}`")))
         }
+    }
+
+    /// Bytes of an entry of a state, in canonical form; 0 if no graph has it.
+    pub fn entry_bytes(&self, state: &str) -> u64 {
+        let graphs = self.programs.iter().map(|program| &program.built.graph);
+        let value = graphs
+            .flat_map(Graph::values)
+            .find(|value| matches!(value.kind, ValueKind::State(_)) && value.name == state);
+        value.map_or(0, |value| value.bytes().unwrap_or(0) / u64::from(value.shape.first().max(1)))
     }
 
     /// All states, each once: value of a graph, and the blocks of the ring of the strategy that it belongs to.

@@ -2,7 +2,7 @@
 
 use crate::error::{EngineError, Result};
 use crate::families::{Closed, Ports};
-use crate::fragments::{inline_delta_net, inline_family, inline_layer};
+use crate::fragments::{Check, inline_delta_net, inline_family, inline_layer};
 use crate::model::Model;
 use crate::step::{ContextShape, GroupOffsets, OutputOffsets, StepInputs, UpdateOffsets, output_name};
 use crate::strategies::DeclaredProgram;
@@ -71,7 +71,6 @@ pub(crate) struct TargetPlaces {
     pub outputs: OutputOffsets,
     pub output: usize,
     pub embed_faults: usize,
-    pub output_faults: Option<usize>,
 }
 
 /// Taps and recurrent layers of a graph of the target.
@@ -146,9 +145,9 @@ pub(crate) fn build(
     match key.want {
         Want::Logits => b.result("output", logits),
         Want::Ids => {
-            let (ids, faults) = b.argmax(logits);
+            // A row that is no numbers has a negative id; whoever reads that row finds out.
+            let (ids, _) = b.argmax(logits);
             b.result("output", ids);
-            b.result("output_faults", faults);
         }
     }
     let graph = b.finish();
@@ -158,7 +157,7 @@ pub(crate) fn build(
     else {
         return Err(EngineError::Request("a step's graph lacks its own inputs and results".into()));
     };
-    let target = TargetPlaces { outputs, output, embed_faults, output_faults: offset("output_faults") };
+    let target = TargetPlaces { outputs, output, embed_faults };
     Ok(ProgramGraph {
         groups: vec![GroupOffsets::of_target(&graph)],
         updates: UpdateOffsets::of(&graph),
@@ -196,8 +195,8 @@ pub(crate) fn build_settle(client: &RollbackClient, rolled: &[(u32, DeltaNetShap
     })
 }
 
-/// Name of the program that settles recurrent state.
-pub(crate) const SETTLE: &str = "settle recurrent state";
+/// Name of the program that settles recurrent state, for messages.
+const SETTLE: &str = "settle recurrent state";
 
 /// Stands for the shape of a layer where there is none.
 const NO_LAYER: DeltaNetShape = DeltaNetShape {
@@ -217,8 +216,9 @@ pub(crate) fn build_strategy(
     model: &Model,
     context: &ContextShape,
     program: &DeclaredProgram,
+    check: &Check<'_>,
 ) -> Result<ProgramGraph> {
-    let graph = inline_family(&program.graph, model.family(), context, &program.plugin)?;
+    let graph = inline_family(&program.graph, model, context, &program.plugin, check)?;
     Ok(ProgramGraph {
         groups: GroupOffsets::of_strategy(&graph),
         updates: UpdateOffsets::of(&graph),

@@ -31,10 +31,17 @@ fn pieces(context: &Context, id: SequenceId, length: u32) -> Result<Vec<Piece>> 
         let Some(canonical) = canonical_name(&value) else { continue };
         let ValueKind::State(kind) = value.kind else { continue };
         let entries = match kind {
-            StateKind::PerPosition if value.name.contains('/') => vec![(slot * ring_blocks, ring_blocks)],
+            // A strategy's caches are on its ring, if it has one, else on the blocks of the sequence.
+            StateKind::PerPosition if of_strategy(&value.name) && ring_blocks > 0 => {
+                vec![(slot * ring_blocks, ring_blocks)]
+            }
             StateKind::PerPosition => {
                 let blocks = length.div_ceil(KV_BLOCK) as usize;
                 sequence.blocks.iter().take(blocks).map(|&block| (block, 1)).collect()
+            }
+            StateKind::PerSlot if of_strategy(&value.name) => {
+                let entries = value.shape.first() / context.shape.sequences.max(1);
+                vec![(slot * entries, entries)]
             }
             StateKind::PerSlot => {
                 let planes = value.shape.first() / context.shape.sequences.max(1);
@@ -54,6 +61,11 @@ fn pieces(context: &Context, id: SequenceId, length: u32) -> Result<Vec<Piece>> 
         }
     }
     Ok(pieces)
+}
+
+/// True for a state of a drafter's own graphs.
+fn of_strategy(state: &str) -> bool {
+    state.contains('/') && !state.starts_with("blk.")
 }
 
 /// What a state is called outside of its context; `None` if it holds nothing once the sequence is settled.
@@ -140,13 +152,43 @@ fn fingerprint(context: &Context) -> String {
     let shape = context.model.shape();
     let [k, v] = context.shape.kv_types;
     format!(
-        "{} vocabulary {} hidden {} layers {} head {} KV {k} {v}",
+        "{} {:016x} vocabulary {} hidden {} layers {} head {} KV {k} {v}",
         shape.architecture,
+        weights_hash(context),
         shape.vocabulary,
         shape.hidden,
         shape.layers.len(),
         shape.head_width
     )
+}
+
+/// Tensors whose data is sampled, and bytes of each.
+const SAMPLED: [usize; 2] = [16, 1024];
+
+/// A number that tells models of one shape apart: their tensors and samples of their data, by FNV-1a.
+fn weights_hash(context: &Context) -> u64 {
+    let gguf = context.model.gguf();
+    let mut hash = 0xCBF2_9CE4_8422_2325u64;
+    let mut add = |bytes: &[u8]| {
+        for &byte in bytes {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    };
+    let every = (gguf.tensor_count() / SAMPLED[0]).max(1);
+    for (index, tensor) in gguf.tensors().enumerate() {
+        add(tensor.name.as_bytes());
+        add(&tensor.tensor_type.id().to_le_bytes());
+        let sampled = if index % every == 0 { context.model.tensor_bytes(tensor.name).ok() } else { None };
+        add(sampled.map_or(&[], |bytes| &bytes[..bytes.len().min(SAMPLED[1])]));
+    }
+    hash
+}
+
+/// Who needs a state besides the model.
+enum Owner {
+    Strategy(String),
+    /// Hidden states, and the prediction block's cache.
+    AnyStrategy,
 }
 
 impl Engine {
@@ -217,37 +259,49 @@ impl Engine {
         }
         self.clear_sequence(id);
         self.context.adopt(id, &saved.tokens)?;
-        let mut complete = true;
+        // Owners of states that were not saved, or were in another form: their drafters begin anew.
+        let mut incomplete = Vec::new();
         let mut part = Vec::new();
         for piece in pieces(&self.context, id, length as u32)? {
-            let Some((_, bytes)) = saved.states.iter().find(|(name, _)| *name == piece.canonical) else {
-                // States of strategies may be missing; those of the model may not.
-                let of_strategy = piece.state.contains('/') && !piece.canonical.ends_with(".delta");
-                if !of_strategy
-                    && !piece.state.starts_with(name::TAP)
-                    && !self.is_prediction_state(&piece.state)
-                {
+            let owner = self.owner_of(&piece.state);
+            let entries: u32 = piece.entries.iter().map(|(_, count)| count).sum();
+            let wanted = self.context.loaded.entry_bytes(&piece.state) * u64::from(entries);
+            let found = saved.states.iter().find(|(name, _)| *name == piece.canonical);
+            let found = found.map(|(_, bytes)| *bytes).filter(|bytes| bytes.len() as u64 == wanted);
+            let Some(mut rest) = found else {
+                let Some(owner) = owner else {
                     return Err(refuse(format!("it lacks the state `{}`", piece.canonical)));
-                }
-                complete = false;
+                };
+                incomplete.push(owner);
                 continue;
             };
-            let runs: u32 = piece.entries.iter().map(|(_, count)| count).sum();
-            let entry = bytes.len() / (runs as usize).max(1);
-            let mut rest = *bytes;
+            let entry = rest.len() / (entries as usize).max(1);
             for (first, count) in piece.entries {
-                let (taken, left) = rest
-                    .split_at_checked(entry * count as usize)
-                    .ok_or_else(|| refuse(format!("its state `{}` is too short", piece.canonical)))?;
+                let (taken, left) = rest.split_at(entry * count as usize);
                 part.clear();
                 part.extend_from_slice(taken);
                 self.context.loaded.move_state(&piece.state, first, count, &mut part, false)?;
                 rest = left;
             }
         }
-        let drafters = if complete { saved.drafters.as_slice() } else { &[] };
-        self.speculation.restore(id, &saved.tokens, drafters);
+        let is_whole = |plugin: &str| {
+            incomplete.iter().all(|owner| match owner {
+                Owner::Strategy(id) => id != plugin,
+                Owner::AnyStrategy => false,
+            })
+        };
+        let drafters: Vec<(&str, &[u8])> =
+            saved.drafters.iter().copied().filter(|(plugin, _)| is_whole(plugin)).collect();
+        self.speculation.restore(id, &saved.tokens, &drafters);
         Ok(())
+    }
+
+    /// Whose a state is; `None` for the model's own, without which a sequence cannot go on.
+    fn owner_of(&self, state: &str) -> Option<Owner> {
+        if of_strategy(state) {
+            return state.split_once('/').map(|(plugin, _)| Owner::Strategy(plugin.to_owned()));
+        }
+        (state.starts_with(name::TAP) || self.is_prediction_state(state)).then_some(Owner::AnyStrategy)
     }
 
     /// True for states of the prediction block, which only strategies use.

@@ -133,16 +133,25 @@ pub(crate) struct Span<'a> {
 
 /// Fills in the parameters of a group, span after span.
 pub(crate) struct GroupWriter<'a, 'b> {
-    pub block: &'a mut ParameterBlock<'b>,
-    pub offsets: &'a GroupOffsets,
-    pub context: &'a ContextShape,
+    block: &'a mut ParameterBlock<'b>,
+    offsets: &'a GroupOffsets,
+    context: &'a ContextShape,
     /// Blocks per sequence of the strategy's ring; 0 for none.
-    pub ring_blocks: u32,
-    pub row: usize,
-    pub spans: usize,
+    ring_blocks: u32,
+    row: usize,
+    spans: usize,
 }
 
-impl GroupWriter<'_, '_> {
+impl<'a, 'b> GroupWriter<'a, 'b> {
+    pub fn new(
+        block: &'a mut ParameterBlock<'b>,
+        offsets: &'a GroupOffsets,
+        context: &'a ContextShape,
+        ring_blocks: u32,
+    ) -> Self {
+        Self { block, offsets, context, ring_blocks, row: 0, spans: 0 }
+    }
+
     pub fn span(&mut self, span: &Span<'_>) {
         let (block, offsets) = (&mut *self.block, self.offsets);
         let entry = [self.row, span.count, span.position, span.slot].map(|value| value as i32);

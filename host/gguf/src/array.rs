@@ -51,6 +51,16 @@ impl<'a> Array<'a> {
         scalars.chain(strings.into_iter().flatten().map(ValueRef::Str))
     }
 
+    /// Element `index`, found at once; `None` beyond the end, and for strings, which have to be walked.
+    pub fn scalar(&self, index: usize) -> Option<ValueRef<'a>> {
+        let width = self.element_type.width();
+        if width == 0 || self.element_type == ValueType::Str {
+            return None;
+        }
+        let first = index.checked_mul(width)?;
+        ValueRef::decode_scalar(self.element_type, self.bytes.get(first..first.checked_add(width)?)?)
+    }
+
     /// The elements of a string array as bytes; `None` for other element types.
     pub fn byte_strings(&self) -> Option<ByteStrings<'a>> {
         (self.element_type == ValueType::Str).then_some(ByteStrings { rest: self.bytes, left: self.len })

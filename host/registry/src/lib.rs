@@ -45,7 +45,8 @@
 //!   change of the file. Devices are asked for in the same way, and only of backends that are used.
 //! - A plugin is never unloaded.
 //! - A file that is given explicitly takes the place of the built-in plugin with the same id, one that was found only
-//!   if it is newer or was chosen in the lock file. Of several files with one id the newest is used; if that does not tell which, none is.
+//!   if it is newer or was chosen in the lock file. Of several files with one id the newest is used; if that does not
+//!   tell which, none is.
 //! - One plugin or device that fails does not hide the others.
 
 #![deny(unsafe_code)]
@@ -67,6 +68,7 @@ mod plugin;
 mod probe;
 mod registry;
 mod search;
+pub mod settings;
 mod shared_object;
 mod store;
 mod trust;
@@ -85,4 +87,6 @@ pub use plugin::{Origin, Plugin};
 pub use probe::{Cause, Described, Earlier, Failure, FoundDriver, Phase, ProbedDevice, Prober, Verdict, probe_main};
 pub use registry::{BackendDevices, Registry};
 pub use search::Environment;
+pub use semver;
 pub use store::{Choice, Installation, Installed, Lock, PluginStore};
+pub use trust::check_folder;

@@ -66,6 +66,17 @@ impl Environment {
         self.under(self.cache_home.as_deref(), ".cache").map(|cache| cache.join("paceline"))
     }
 
+    /// A directory of a file, which is absolute or begins with `$EXE` or `$XDG_DATA_HOME`; `None` if that is not known.
+    pub(crate) fn expand(&self, directory: &str) -> Option<PathBuf> {
+        let (first, rest) = directory.split_once('/').unwrap_or((directory, ""));
+        let base = match first {
+            "$EXE" => self.program_directory.clone(),
+            "$XDG_DATA_HOME" => self.under(self.data_home.as_deref(), ".local/share"),
+            _ => Some(PathBuf::from("/")),
+        };
+        base.map(|base| base.join(rest)).filter(|directory| directory.is_absolute())
+    }
+
     /// A directory of the user's: the one that is set, or the usual one in the user's home.
     fn under(&self, set: Option<&Path>, usual: &str) -> Option<PathBuf> {
         let set = set.filter(|set| set.is_absolute()).map(Path::to_owned);

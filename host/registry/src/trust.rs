@@ -33,8 +33,11 @@ pub(crate) fn check(path: &Path, metadata: &Metadata) -> Result<Vec<String>, Fil
 }
 
 /// Refuses a folder that strangers could put files into.
+///
+/// # Errors
+/// Who could; of what lies in such a folder nothing is loaded.
 #[cfg(unix)]
-pub(crate) fn check_folder(folder: &Path) -> Result<(), FileFault> {
+pub fn check_folder(folder: &Path) -> Result<(), FileFault> {
     use std::os::unix::fs::MetadataExt;
 
     let user = rustix::process::geteuid().as_raw();
@@ -43,9 +46,12 @@ pub(crate) fn check_folder(folder: &Path) -> Result<(), FileFault> {
     judge(Place::Directory, metadata.mode(), metadata.uid(), user).map(|_| ())
 }
 
-/// Other systems have no permission bits to look at.
+/// Refuses a folder that strangers could put files into. Other systems have no permission bits to look at.
+///
+/// # Errors
+/// None.
 #[cfg(not(unix))]
-pub(crate) fn check_folder(_: &Path) -> Result<(), FileFault> {
+pub fn check_folder(_: &Path) -> Result<(), FileFault> {
     Ok(())
 }
 

@@ -82,6 +82,6 @@ fn pins_hold_for_what_is_built_in_too() {
     let off = |config| DiscoverConfig { disabled: ["fixture".to_owned()].into(), ..config };
     assert_snapshot!(loaded_beside("1.10.0", off), @r"
     plugin `fixture` is switched off by the configuration
-    hint: set `enabled = true` in the section `plugin.fixture` of registry.toml
+    hint: run `paceline plugins enable fixture`, or set `enabled = true` in the section `plugin.fixture` of registry.toml
     ");
 }

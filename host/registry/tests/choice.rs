@@ -174,7 +174,7 @@ fn one_that_is_switched_off_is_not_tried() {
     let config = DiscoverConfig { disabled: ["alpha".to_owned()].into(), ..case.config() };
     assert_snapshot!(loaded(&case, &config, "alpha"), @r"
     plugin `alpha` is switched off by the configuration
-    hint: set `enabled = true` in the section `plugin.alpha` of registry.toml
+    hint: run `paceline plugins enable alpha`, or set `enabled = true` in the section `plugin.alpha` of registry.toml
     ");
     assert_eq!(case.state(&Registry::discover(&config), &case.file("liba.so")), "switched off");
     assert_eq!(case.trials(), 1);

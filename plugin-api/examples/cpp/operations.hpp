@@ -188,15 +188,15 @@ inline void argmax(const Run &run, const Node &node) {
     std::int32_t faults = 0;
     for (std::size_t row = 0; row < run.rows(node.inputs[0]); ++row) {
         const float *x = run.floats(node.inputs[0]) + row * width;
-        std::size_t best = 0;
+        std::int32_t best = 0;
         for (std::size_t i = 1; i < width; ++i) {
-            best = x[i] > x[best] ? i : best;
+            best = x[i] > x[best] ? static_cast<std::int32_t>(i) : best;
         }
         if (std::any_of(x, x + width, [](float value) { return std::isnan(value); })) {
-            best = 0;
+            best = -1;
             ++faults;
         }
-        run.integers(node.outputs[0])[row] = static_cast<std::int32_t>(best);
+        run.integers(node.outputs[0])[row] = best;
     }
     run.integers(node.outputs[1])[0] = faults;
 }

@@ -11,7 +11,7 @@ use crate::strategy::{
     DeltaNetShape, DrafterInfo, Facts, GroupRows, Outcome, ProgramId, Request, Session, Source,
 };
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the context pointer of a session table points to.
 struct SessionContext<'a> {
@@ -266,24 +266,43 @@ fn create_handle(
 }
 
 /// Checks the size that a table states.
-fn checked<T>(plugin: &str, table: *const c_void) -> Result<&'static T> {
+fn checked<T>(plugin: &str, table: *const c_void) -> Result<Table<T>> {
     let table = table.cast::<T>();
+    if !table.is_aligned() {
+        return Err(Error::invalid(format!("the table of strategy `{plugin}` is not aligned")));
+    }
     // SAFETY: a table begins with its size.
     let size = unsafe { *table.cast::<usize>() };
-    if size < size_of::<usize>() * 2 || !table.is_aligned() {
+    if size < size_of::<usize>() * 2 {
         return Err(Error::invalid(format!(
             "the table of strategy `{plugin}` states a size of {size} bytes"
         )));
     }
-    // SAFETY: tables live as long as the process; fields are only read through `abi_function!`.
-    Ok(unsafe { &*table })
+    Ok(Table(table))
 }
+
+/// A table that lives as long as the process. It may be shorter than this host knows it, so fields are only read through
+/// `abi_function!`.
+struct Table<T>(*const T);
+
+impl<T> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Table<T> {}
+
+// SAFETY: tables are constant, and their functions may be called from any thread, one at a time per handle.
+unsafe impl<T> Send for Table<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Table<T> {}
 
 /// The drafters of a plugin.
 #[derive(Clone)]
 pub struct DrafterPluginClient {
     plugin: Arc<str>,
-    table: &'static DrafterTable,
+    table: Table<DrafterTable>,
 }
 
 impl DrafterPluginClient {
@@ -306,7 +325,7 @@ impl DrafterPluginClient {
         settings: &[(String, String)],
         session: &mut dyn Session,
     ) -> Result<DrafterClient> {
-        let create = abi_function!(self.table, DrafterTable, create).ok_or_else(|| missing("create"))?;
+        let create = abi_function!(self.table.0, DrafterTable, create).ok_or_else(|| missing("create"))?;
         let handle = create_handle(create, facts, settings, session)?;
         let mut drafter = DrafterClient { plugin: self.clone(), handle, info: DrafterInfo::default() };
         drafter.info = drafter.read_info()?;
@@ -336,7 +355,7 @@ impl DrafterClient {
     }
 
     fn read_info(&self) -> Result<DrafterInfo> {
-        let info = abi_function!(self.plugin.table, DrafterTable, info).ok_or_else(|| missing("info"))?;
+        let info = abi_function!(self.plugin.table.0, DrafterTable, info).ok_or_else(|| missing("info"))?;
         let mut given =
             abi::DrafterInfo { size: size_of::<abi::DrafterInfo>(), most: 0, kind: 0, cost: 0, fixed: 0 };
         // SAFETY: the handle is live, and the place outlives the call.
@@ -354,7 +373,7 @@ impl DrafterClient {
         if number == code::OK {
             return Ok(());
         }
-        let text = abi_function!(self.plugin.table, DrafterTable, error)
+        let text = abi_function!(self.plugin.table.0, DrafterTable, error)
             // SAFETY: the handle is live.
             .map_or(std::ptr::null_mut(), |error| unsafe { error(self.handle) });
         // SAFETY: a status of the plugin.
@@ -367,7 +386,8 @@ impl DrafterClient {
     /// # Errors
     /// A failure of the drafter.
     pub fn begin(&mut self, sequence: u32) -> Result<()> {
-        let begin = abi_function!(self.plugin.table, DrafterTable, begin).ok_or_else(|| missing("begin"))?;
+        let begin =
+            abi_function!(self.plugin.table.0, DrafterTable, begin).ok_or_else(|| missing("begin"))?;
         // SAFETY: the handle is live.
         let number = unsafe { begin(self.handle, sequence) };
         self.done(number)
@@ -385,7 +405,7 @@ impl DrafterClient {
         tokens: &[u32],
     ) -> Result<()> {
         let observe =
-            abi_function!(self.plugin.table, DrafterTable, observe).ok_or_else(|| missing("observe"))?;
+            abi_function!(self.plugin.table.0, DrafterTable, observe).ok_or_else(|| missing("observe"))?;
         let number = with_session(session, |session| {
             // SAFETY: the handle is live, and all arguments outlive the call.
             unsafe { observe(self.handle, session, sequence, position, tokens.as_ptr(), tokens.len()) }
@@ -407,7 +427,7 @@ impl DrafterClient {
         distributions: Option<&mut [f32]>,
     ) -> Result<usize> {
         let propose =
-            abi_function!(self.plugin.table, DrafterTable, propose).ok_or_else(|| missing("propose"))?;
+            abi_function!(self.plugin.table.0, DrafterTable, propose).ok_or_else(|| missing("propose"))?;
         let most = request.most as usize;
         assert!(tokens.len() >= most && confidence.len() >= most, "room for the draft");
         let mut args = abi::ProposeArgs {
@@ -444,7 +464,7 @@ impl DrafterClient {
     /// # Errors
     /// A failure of the drafter.
     pub fn resolve(&mut self, outcome: Outcome) -> Result<()> {
-        let Some(resolve) = abi_function!(self.plugin.table, DrafterTable, resolve) else { return Ok(()) };
+        let Some(resolve) = abi_function!(self.plugin.table.0, DrafterTable, resolve) else { return Ok(()) };
         let given = abi::Outcome {
             size: size_of::<abi::Outcome>(),
             sequence: outcome.sequence,
@@ -464,7 +484,7 @@ impl DrafterClient {
     /// A failure of the drafter.
     pub fn truncate(&mut self, sequence: u32, length: u32) -> Result<()> {
         let truncate =
-            abi_function!(self.plugin.table, DrafterTable, truncate).ok_or_else(|| missing("truncate"))?;
+            abi_function!(self.plugin.table.0, DrafterTable, truncate).ok_or_else(|| missing("truncate"))?;
         // SAFETY: the handle is live.
         let number = unsafe { truncate(self.handle, sequence, length) };
         self.done(number)
@@ -475,7 +495,7 @@ impl DrafterClient {
     /// # Errors
     /// A failure of the drafter.
     pub fn save(&self, sequence: u32) -> Result<Option<Vec<u8>>> {
-        let Some(save) = abi_function!(self.plugin.table, DrafterTable, save) else { return Ok(None) };
+        let Some(save) = abi_function!(self.plugin.table.0, DrafterTable, save) else { return Ok(None) };
         let mut bytes = Bytes::new(&[]);
         // SAFETY: the handle is live; the bytes are copied before the next call.
         unsafe {
@@ -493,7 +513,7 @@ impl DrafterClient {
     /// Bytes that are not the drafter's.
     pub fn restore(&mut self, sequence: u32, tokens: &[u32], saved: &[u8]) -> Result<()> {
         let restore =
-            abi_function!(self.plugin.table, DrafterTable, restore).ok_or_else(|| missing("restore"))?;
+            abi_function!(self.plugin.table.0, DrafterTable, restore).ok_or_else(|| missing("restore"))?;
         // SAFETY: the handle is live, and all arguments outlive the call.
         let number =
             unsafe { restore(self.handle, sequence, tokens.as_ptr(), tokens.len(), Bytes::new(saved)) };
@@ -505,7 +525,7 @@ impl DrafterClient {
     /// # Errors
     /// A failure of the drafter.
     pub fn explain(&self) -> Result<String> {
-        let Some(explain) = abi_function!(self.plugin.table, DrafterTable, explain) else {
+        let Some(explain) = abi_function!(self.plugin.table.0, DrafterTable, explain) else {
             return Ok(String::new());
         };
         let mut text = Str::EMPTY;
@@ -519,7 +539,7 @@ impl DrafterClient {
 
 impl Drop for DrafterClient {
     fn drop(&mut self) {
-        if let Some(free) = abi_function!(self.plugin.table, DrafterTable, free) {
+        if let Some(free) = abi_function!(self.plugin.table.0, DrafterTable, free) {
             // SAFETY: the drafter is not used again.
             unsafe { free(self.handle) };
         }
@@ -530,7 +550,7 @@ impl Drop for DrafterClient {
 #[derive(Clone)]
 pub struct RollbackPluginClient {
     plugin: Arc<str>,
-    table: &'static RollbackTable,
+    table: Table<RollbackTable>,
 }
 
 impl RollbackPluginClient {
@@ -553,9 +573,9 @@ impl RollbackPluginClient {
         settings: &[(String, String)],
         session: &mut dyn Session,
     ) -> Result<RollbackClient> {
-        let create = abi_function!(self.table, RollbackTable, create).ok_or_else(|| missing("create"))?;
+        let create = abi_function!(self.table.0, RollbackTable, create).ok_or_else(|| missing("create"))?;
         let handle = create_handle(create, facts, settings, session)?;
-        Ok(RollbackClient { plugin: self.clone(), handle })
+        Ok(RollbackClient { plugin: self.clone(), handle, one_call: Mutex::default() })
     }
 }
 
@@ -563,11 +583,13 @@ impl RollbackPluginClient {
 pub struct RollbackClient {
     plugin: RollbackPluginClient,
     handle: abi::RollbackHandle,
+    /// Bytes that a call gives are valid until the next one.
+    one_call: Mutex<()>,
 }
 
 // SAFETY: a rollback strategy may be called from any thread.
 unsafe impl Send for RollbackClient {}
-// SAFETY: as above.
+// SAFETY: as above, and calls that give bytes exclude one another.
 unsafe impl Sync for RollbackClient {}
 
 impl RollbackClient {
@@ -581,8 +603,8 @@ impl RollbackClient {
     /// # Errors
     /// A layer that the strategy cannot roll back; bytes that are no graph.
     pub fn delta_net(&self, shape: &DeltaNetShape) -> Result<Graph> {
-        let get =
-            abi_function!(self.plugin.table, RollbackTable, delta_net).ok_or_else(|| missing("delta_net"))?;
+        let get = abi_function!(self.plugin.table.0, RollbackTable, delta_net)
+            .ok_or_else(|| missing("delta_net"))?;
         self.graph(shape, get)
     }
 
@@ -591,7 +613,8 @@ impl RollbackClient {
     /// # Errors
     /// A layer that the strategy cannot roll back; bytes that are no graph; a strategy that lacks the function.
     pub fn settle(&self, shape: &DeltaNetShape) -> Result<Graph> {
-        let get = abi_function!(self.plugin.table, RollbackTable, settle).ok_or_else(|| missing("settle"))?;
+        let get =
+            abi_function!(self.plugin.table.0, RollbackTable, settle).ok_or_else(|| missing("settle"))?;
         self.graph(shape, get)
     }
 
@@ -617,6 +640,7 @@ impl RollbackClient {
             scale: shape.scale,
             reserved: 0,
         };
+        let _one = self.one_call.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Bytes::new(&[]);
         // SAFETY: the handle is live, arguments outlive the call, and the bytes are read before the next one.
         unsafe {
@@ -628,7 +652,7 @@ impl RollbackClient {
 
 impl Drop for RollbackClient {
     fn drop(&mut self) {
-        if let Some(free) = abi_function!(self.plugin.table, RollbackTable, free) {
+        if let Some(free) = abi_function!(self.plugin.table.0, RollbackTable, free) {
             // SAFETY: the strategy is not used again.
             unsafe { free(self.handle) };
         }

@@ -187,6 +187,20 @@ impl Drafter for Block {
         Ok(())
     }
 
+    fn save(&self, sequence: u32) -> Result<Option<Vec<u8>>> {
+        Ok(self.sequences.get(sequence as usize).map(|kept| kept.save(self.ring)))
+    }
+
+    fn restore(&mut self, sequence: u32, tokens: &[u32], saved: &[u8]) -> Result<()> {
+        let (ring, length) = (self.ring, tokens.len() as u32);
+        let kept = self.kept(sequence)?;
+        *kept = Kept::unseen(length);
+        if !saved.is_empty() {
+            *kept = Kept::restored(saved, length, ring)?;
+        }
+        Ok(())
+    }
+
     fn explain(&self) -> String {
         let head = if self.own_head { "its own" } else { "the model's" };
         let seen = match self.ring.window {

@@ -55,6 +55,35 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// A sequence of `length` positions of which nothing is in the ring.
+    pub fn unseen(length: u32) -> Self {
+        Self { filled: length, waiting: 0, intact_from: length }
+    }
+
+    /// What is kept, as bytes, for a ring of this size.
+    pub fn save(&self, ring: Ring) -> Vec<u8> {
+        let numbers = [ring.blocks, ring.window, self.filled, self.waiting, self.intact_from];
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    /// The reverse of [`Kept::save`], for a sequence of `length` positions. What was saved of a ring of another size is as
+    /// good as nothing.
+    ///
+    /// # Errors
+    /// Bytes that are not those of a ring, or of another length.
+    pub fn restored(bytes: &[u8], length: u32, ring: Ring) -> Result<Self> {
+        let fault = || Error::invalid("what was saved of the sequence is not this drafter's");
+        let (words, rest) = bytes.as_chunks::<4>();
+        let &[blocks, window, filled, waiting, intact_from] = words else { return Err(fault()) };
+        let [blocks, window, filled, waiting, intact_from] =
+            [blocks, window, filled, waiting, intact_from].map(u32::from_le_bytes);
+        if !rest.is_empty() || filled.checked_add(waiting) != Some(length) || intact_from > length {
+            return Err(fault());
+        }
+        let is_same_ring = (Ring { blocks, window }) == ring;
+        Ok(if is_same_ring { Self { filled, waiting, intact_from } } else { Self::unseen(length) })
+    }
+
     /// `count` positions from `position` on were processed and kept.
     ///
     /// # Errors

@@ -151,6 +151,21 @@ impl RandomModel {
         }
     }
 
+    /// The shape of the family's 27B model, in Q4_K: to be planned with [`Self::write_empty`], not to be run.
+    pub fn shaped_27b() -> Self {
+        RandomModel {
+            hidden: 5120,
+            layers: 64,
+            ffn: 17_408,
+            heads: 24,
+            kv_heads: 4,
+            value_heads: 48,
+            tied: false,
+            weights: WeightTypes::All(DType::Q4_K),
+            ..RandomModel::shaped_0_8b()
+        }
+    }
+
     /// Models that differ in one thing each, by name; what a test of all shapes walks over. All are small.
     pub fn variants() -> Vec<(&'static str, RandomModel)> {
         variants::variants()
@@ -188,6 +203,17 @@ impl RandomModel {
     /// If the sizes do not fit each other.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), AnyError> {
         self.plan().write_file(path.as_ref())
+    }
+
+    /// Writes a file whose weights are all zero and take no room on the disk.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    ///
+    /// # Panics
+    /// If the sizes do not fit each other.
+    pub fn write_empty(&self, path: impl AsRef<Path>) -> Result<(), AnyError> {
+        self.plan().write_empty(path.as_ref())
     }
 
     /// The file as bytes.

@@ -180,6 +180,19 @@ impl ModelFile {
         Ok(out.flush()?)
     }
 
+    /// The file with a hole in place of the weights, which reads as zeros and takes no room on the disk.
+    pub fn write_empty(&self, path: &Path) -> Result<(), AnyError> {
+        let tables = self.tables()?;
+        let size = |tensor: &Tensor| {
+            let (rows, row_bytes) = tensor.rows();
+            (rows * row_bytes as u64).next_multiple_of(ALIGNMENT as u64)
+        };
+        let weights: u64 = self.tensors.iter().map(size).sum();
+        let mut file = File::create(path)?;
+        file.write_all(&tables)?;
+        Ok(file.set_len(tables.len() as u64 + weights)?)
+    }
+
     /// Everything before the tensor data. The writer of `paceline-gguf` wants all tensor bytes at hand, so it makes
     /// the metadata only, and the table of tensors is added here.
     fn tables(&self) -> Result<Vec<u8>, AnyError> {

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{OutputArgs, SettingArg};
+use super::{
+    OutputArgs, PluginsInstallArgs, PluginsNewArgs, PluginsRemoveArgs, PluginsSwitchArgs, PluginsUseArgs, SettingArg,
+};
 
 /// Commands on plugins.
 #[derive(Debug, Subcommand)]
@@ -22,9 +24,10 @@ pub enum PluginsCommand {
     Paths(PluginsPathsArgs),
     /// Try all plugins anew, whatever came of it before, and list them
     Rescan(PluginsListArgs),
-    /// Say what is wrong with a plugin file; exit code 5 if something is
+    /// Say what is wrong with a plugin file, or which installed ones have changed; exit code 5 if something is
     ///
     /// The file is looked at, then loaded in a process of its own, where the plugin is held against its descriptor.
+    /// Without a file, every plugin that was installed is held against the hash that it had.
     Verify(PluginsVerifyArgs),
     /// Run the conformance suite on a backend, or hold a strategy against its contract; exit code 1 if a case fails
     ///
@@ -32,6 +35,25 @@ pub enum PluginsCommand {
     /// tested: its tables, its settings, and a text that is followed; what it guesses, `paceline bench` shows on a model.
     /// The plugin runs in this process.
     Test(PluginsTestArgs),
+    /// Copy a plugin into this user's plugin folder
+    ///
+    /// It is examined and tried in a process of its own first. Versions lie side by side; the highest one is used, unless
+    /// `plugins use` chooses others. The lock file `plugins.lock` in the folder keeps where each came from and its
+    /// SHA-256: a file that changes later is refused.
+    Install(PluginsInstallArgs),
+    /// Remove an installed plugin, or one version of it
+    Remove(PluginsRemoveArgs),
+    /// Use a plugin again that was switched off
+    Enable(PluginsSwitchArgs),
+    /// Use a plugin no more, neither a file nor a built-in one
+    Disable(PluginsSwitchArgs),
+    /// Choose which version of a plugin is used
+    ///
+    /// The highest version is used of those that were chosen. A file in one of them is used in the place of a built-in
+    /// plugin, also of a newer one.
+    Use(PluginsUseArgs),
+    /// Write the crate of a new plugin, which builds and works
+    New(PluginsNewArgs),
 }
 
 /// Arguments of `plugins list` and `plugins rescan`.
@@ -61,9 +83,9 @@ pub struct PluginsPathsArgs {
 /// Arguments of `plugins verify`.
 #[derive(Debug, clap::Args)]
 pub struct PluginsVerifyArgs {
-    /// A shared library
+    /// A shared library; if left out, every installed plugin
     #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    pub file: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
 }

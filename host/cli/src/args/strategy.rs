@@ -54,7 +54,8 @@ impl StrategyChoice {
             if [NONE, AUTO].contains(&id) {
                 return Err(format!("`{id}` stands alone, not with others as in `{text}`"));
             }
-            if let Some(character) = id.chars().find(|it| !it.is_ascii_alphanumeric() && !"-_".contains(*it)) {
+            if let Some(character) = id.chars().find(|it| !it.is_ascii_alphanumeric() && !"-_".contains(*it))
+            {
                 return Err(format!("`{id}` is no name of a strategy: it has {character:?}"));
             }
             if strategies.iter().any(|other| other == id) {

@@ -5,6 +5,7 @@ mod chat;
 mod completions;
 mod detokenize;
 mod devices;
+mod doctor;
 mod eval_perplexity;
 mod eval_top;
 mod man;
@@ -12,17 +13,25 @@ mod models_inspect;
 mod models_pair;
 mod models_verify;
 mod plugins_inspect;
+mod plugins_install;
 mod plugins_list;
+mod plugins_new;
 mod plugins_paths;
+mod plugins_remove;
 mod plugins_rescan;
+mod plugins_switch;
 mod plugins_test;
 mod plugins_test_strategy;
+mod plugins_use;
 mod plugins_verify;
+mod plugins_verify_installed;
 mod run;
 mod run_report;
 mod speculation_report;
 mod tokenize;
 mod tools_trim_head;
+
+pub use plugins_list::state as plugins_state;
 
 use crate::app::App;
 use crate::args::{Command, EvalCommand, ModelsCommand, PluginsCommand, ToolsCommand};
@@ -48,7 +57,14 @@ pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
         Command::Plugins(PluginsCommand::Rescan(args)) => plugins_rescan::run(args, app),
         Command::Plugins(PluginsCommand::Verify(args)) => plugins_verify::run(args, app),
         Command::Plugins(PluginsCommand::Test(args)) => plugins_test::run(args, app),
+        Command::Plugins(PluginsCommand::Install(args)) => plugins_install::run(args, app),
+        Command::Plugins(PluginsCommand::Remove(args)) => plugins_remove::run(args, app),
+        Command::Plugins(PluginsCommand::Enable(args)) => plugins_switch::run(args, true, app),
+        Command::Plugins(PluginsCommand::Disable(args)) => plugins_switch::run(args, false, app),
+        Command::Plugins(PluginsCommand::Use(args)) => plugins_use::run(args, app),
+        Command::Plugins(PluginsCommand::New(args)) => plugins_new::run(args, app),
         Command::Devices(args) => devices::run(args, app),
+        Command::Doctor(args) => doctor::run(args, app),
         Command::Tools(ToolsCommand::TrimHead(args)) => tools_trim_head::run(args, app),
         Command::Completions(args) => completions::run(args, app),
         Command::Man(args) => man::run(args, app),

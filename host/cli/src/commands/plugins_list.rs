@@ -61,19 +61,27 @@ pub fn abi_text([oldest, built]: &[String; 2]) -> String {
     if oldest == built { built.clone() } else { format!("{oldest} to {built}") }
 }
 
-fn of_file<'a>(candidate: &'a Candidate, registry: &Registry) -> Row<'a> {
-    let (state, reason) = match &candidate.state {
+/// Whether a file is used, in words, and why it is not.
+pub fn state(candidate: &Candidate, registry: &Registry) -> (&'static str, Option<String>) {
+    match &candidate.state {
         State::Usable(_) if is_left_for_a_built_in(candidate, registry) => {
             ("not used", Some("the built-in one is not older".to_owned()))
         }
         State::Usable(_) => ("usable", None),
         State::Passed { by, reason } => ("not used", Some(format!("{} {reason}", by.display()))),
         State::Disabled => ("switched off", None),
+        State::Refused(Error::NotChosen { wanted, .. }) => {
+            ("not used", Some(format!("version {wanted} was chosen with `plugins use`")))
+        }
         refused @ State::Refused(_) => {
             let text = refused.to_string();
             ("refused", Some(text.strip_prefix("refused: ").unwrap_or(&text).to_owned()))
         }
-    };
+    }
+}
+
+fn of_file<'a>(candidate: &'a Candidate, registry: &Registry) -> Row<'a> {
+    let (state, reason) = state(candidate, registry);
     Row {
         id: candidate.id().map(str::to_owned),
         kind: kind(candidate),
@@ -89,8 +97,12 @@ fn of_built_in<'a>(plugin: &Plugin, candidates: &Candidates) -> Row<'a> {
     let (id, version) = (plugin.id(), plugin.client.version());
     let (oldest, built) = plugin.client.abi_range();
     let (state, reason) = match candidates.choice(&id) {
+        _ if candidates.is_disabled(&id) => ("switched off", None),
         Ok(Some(file)) if file.is_wanted() => {
             ("not used", Some(format!("{} was named", file.path.display())))
+        }
+        Ok(Some(file)) if file.is_chosen() => {
+            ("not used", Some(format!("{} was chosen with `plugins use`", file.path.display())))
         }
         Ok(Some(file)) if is_newer(file, &version) => {
             ("not used", Some(format!("{} is newer", file.path.display())))
@@ -127,7 +139,7 @@ fn newer_and_refused<'a>(candidates: &'a Candidates, id: &str, built_in: &str) -
 /// Whether a file was only found, and is not newer than what is built in.
 fn is_left_for_a_built_in(candidate: &Candidate, registry: &Registry) -> bool {
     let built_in = candidate.id().and_then(|id| registry.find(id).ok());
-    !candidate.is_wanted() && built_in.is_some_and(|it| !is_newer(candidate, &it.client.version()))
+    built_in.is_some_and(|it| !candidate.wins_over(&it.client.version()))
 }
 
 fn is_newer(candidate: &Candidate, built_in: &str) -> bool {
@@ -146,10 +158,13 @@ fn print(rows: &[Row<'_>], app: &mut App) -> Result<(), Failure> {
         let shown = |text: &Option<String>| text.as_deref().map_or("-".into(), text::name).into_owned();
         let abi = row.abi.as_ref().map(abi_text);
         let origin = row.candidate.map_or("built in".to_owned(), |it| it.path.display().to_string());
-        let state = match &row.reason {
+        let mut state = match &row.reason {
             Some(reason) => format!("{}: {reason}", row.state),
             None => row.state.to_owned(),
         };
+        if let Some(installed) = row.candidate.and_then(|it| it.installed.as_ref()) {
+            state.push_str(&format!("; installed from {}", installed.source.display()));
+        }
         columns.row([
             shown(&row.id),
             shown(&row.kind),
@@ -181,6 +196,11 @@ fn as_json(row: &Row<'_>) -> Value {
         },
         "state": row.state.replace(' ', "_"),
         "reason": row.reason,
+        "installed": row.candidate.and_then(|it| it.installed.as_ref()).map(|it| json!({
+            "source": it.source,
+            "sha256": it.sha256,
+            "time": it.installed,
+        })),
         "warnings": row.candidate.map_or(&[][..], |it| &it.warnings),
     })
 }

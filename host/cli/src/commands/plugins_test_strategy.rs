@@ -57,6 +57,9 @@ pub fn run(plugin: &Plugin, settings: &[(String, String)]) -> Vec<Check> {
     checks.0
 }
 
+/// Makes a strategy with some settings, and drops it.
+type Create<'a> = dyn Fn(&[(String, String)]) -> Result<()> + 'a;
+
 #[derive(Default)]
 struct Checks(Vec<Check>);
 
@@ -80,7 +83,7 @@ impl Checks {
     }
 
     /// What is wrong must be refused, also where the strategy cannot work.
-    fn settings(&mut self, plugin: &Plugin, create: &dyn Fn(&[(String, String)]) -> Result<()>) {
+    fn settings(&mut self, plugin: &Plugin, create: &Create<'_>) {
         let one = |key: &str, value: &str| vec![(key.to_owned(), value.to_owned())];
         self.add("an unknown setting is refused", must_be_refused(create(&one(NO_SETTING, "1"))));
         for setting in plugin.descriptor().iter().flat_map(|descriptor| &descriptor.settings) {

@@ -1,9 +1,10 @@
 //! `plugins verify`: what is wrong with a plugin file.
 
-use paceline_registry::{Candidate, DiscoverConfig, Registry, State};
+use paceline_registry::{Candidate, DiscoverConfig, Environment, Registry, State};
 use serde_json::{Value, json};
 
 use super::plugins_list::{abi, abi_text, kind};
+use super::plugins_verify_installed;
 use crate::app::{App, prober};
 use crate::args::PluginsVerifyArgs;
 use crate::exit::Exit;
@@ -13,9 +14,11 @@ use crate::text;
 
 /// Runs the command. Nothing that is known from earlier runs counts.
 pub fn run(args: &PluginsVerifyArgs, app: &mut App) -> Result<Exit, Failure> {
+    let Some(file) = &args.file else { return plugins_verify_installed::run(&args.output, app) };
     let candidates = Registry::discover(&DiscoverConfig {
-        files: vec![args.file.clone()],
+        files: vec![file.clone()],
         prober: prober(),
+        installed: Environment::of_process().user_plugin_directory(),
         ..DiscoverConfig::default()
     });
     let mut different = None;
@@ -29,13 +32,13 @@ pub fn run(args: &PluginsVerifyArgs, app: &mut App) -> Result<Exit, Failure> {
         if let Layouts::Different(difference) = &layouts {
             different = Some(Failure::new(
                 Exit::Plugin,
-                format!("plugin file {}: {difference}", text::name(&args.file.display().to_string())),
+                format!("plugin file {}: {difference}", text::name(&file.display().to_string())),
             ));
         } else if let (Some(descriptor), None) = (&candidate.descriptor, candidate.error()) {
             let abi = abi(candidate).as_ref().map(abi_text).unwrap_or_default();
             app.printer.status(format_args!(
                 "{}: {} `{}` {}, ABI {}: no faults{}; {}",
-                text::name(&args.file.display().to_string()),
+                text::name(&file.display().to_string()),
                 descriptor.kind,
                 descriptor.id,
                 descriptor.version,

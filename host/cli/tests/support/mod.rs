@@ -192,8 +192,7 @@ pub fn strategy_plugin() -> String {
 }
 
 /// The file of the demo model's drafter.
-pub const DRAFT: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/demo-dflash-Q8_0.gguf");
+pub const DRAFT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/demo-dflash-Q8_0.gguf");
 
 fn example(name: &str) -> String {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_paceline"));

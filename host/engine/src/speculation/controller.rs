@@ -106,6 +106,12 @@ struct Drafter {
     free: bool,
     most: usize,
     fixed: bool,
+    /// Rounds since its drafts were found not to pay.
+    off: Option<u32>,
+    /// Rounds after which one is tried again.
+    next_probe: u32,
+    /// One of its drafts was judged in this round.
+    judged: bool,
 }
 
 /// What to do in a round.
@@ -123,9 +129,6 @@ pub(crate) struct Controller {
     enabled: bool,
     verify: Times,
     drafters: Vec<Drafter>,
-    /// Rounds since drafting was found not to pay.
-    off: Option<u32>,
-    next_probe: u32,
     since_baseline: u32,
     rounds: u64,
 }
@@ -133,15 +136,7 @@ pub(crate) struct Controller {
 impl Controller {
     /// A controller; `verify` are the expected times of verifications of 0, 1, ... drafted tokens, in any unit.
     pub fn new(enabled: bool, verify: [f64; LENGTHS]) -> Self {
-        Self {
-            enabled,
-            verify: Times::new(verify),
-            drafters: Vec::new(),
-            off: None,
-            next_probe: FIRST_PROBE,
-            since_baseline: 0,
-            rounds: 0,
-        }
+        Self { enabled, verify: Times::new(verify), drafters: Vec::new(), since_baseline: 0, rounds: 0 }
     }
 
     /// Adds a drafter that drafts at most `most` tokens; `fixed` if their number is not to be adapted.
@@ -152,6 +147,9 @@ impl Controller {
             free,
             most,
             fixed,
+            off: None,
+            next_probe: FIRST_PROBE,
+            judged: false,
         });
     }
 
@@ -161,31 +159,36 @@ impl Controller {
             for position in &mut drafter.acceptance {
                 position.samples = position.samples.min(GUESS_SAMPLES);
             }
+            (drafter.off, drafter.next_probe) = (None, FIRST_PROBE);
         }
-        self.off = None;
-        self.next_probe = FIRST_PROBE;
     }
 
-    /// Begins a round: false if no drafter is to be asked.
-    pub fn wants_draft(&mut self) -> bool {
+    /// Begins a round: false if it is to be one without drafts, whose time is needed to judge the others.
+    pub fn begin_round(&mut self) -> bool {
         if !self.enabled {
             return true;
         }
         self.rounds += 1;
         self.since_baseline += 1;
-        let measured = self.verify.by_length[0].samples;
-        // The time of a round without a draft is needed to judge the others.
-        if (measured == 0 && self.rounds == 2) || self.since_baseline >= BASELINE_EVERY {
+        for drafter in &mut self.drafters {
+            drafter.off = drafter.off.map(|rounds| rounds.saturating_add(1));
+        }
+        let measured = self.verify.by_length[0].samples > 0;
+        if (!measured && self.rounds == 2) || self.since_baseline >= BASELINE_EVERY {
             self.since_baseline = 0;
             return false;
         }
-        match &mut self.off {
-            None => true,
-            Some(rounds) => {
-                *rounds += 1;
-                *rounds >= self.next_probe
-            }
-        }
+        true
+    }
+
+    /// True if drafts of the drafter are worth it as far as is known, or one is due that tries it again.
+    pub fn is_ready(&self, drafter: usize) -> bool {
+        self.drafters.get(drafter).is_some_and(|d| d.off.is_none_or(|rounds| rounds >= d.next_probe))
+    }
+
+    /// True while no drafter is worth it.
+    pub fn is_off(&self) -> bool {
+        !self.drafters.is_empty() && self.drafters.iter().all(|d| d.off.is_some())
     }
 
     /// The best length of a draft of `drafter`, at most `most`, by its value.
@@ -196,7 +199,7 @@ impl Controller {
             return Choice { length: most, value: self.value(drafter, most) };
         }
         // A probe must not cost much.
-        let most = if self.off.is_some() { most.min(PROBE_LENGTH) } else { most };
+        let most = if d.off.is_some() { most.min(PROBE_LENGTH) } else { most };
         let choices = (1..=most).map(|length| Choice { length, value: self.value(drafter, length) });
         choices.fold(Choice { length: most.min(4), value: 0.0 }, |best, choice| {
             if choice.value > best.value { choice } else { best }
@@ -223,14 +226,19 @@ impl Controller {
         self.verify.at(0).map_or(0.0, |time| 1.0 / time)
     }
 
-    /// True if a draft of this value is worth making; if not, drafting is switched off until the next probe, which is
-    /// such a draft in any case.
-    pub fn pays(&mut self, value: f64) -> bool {
-        if !self.enabled || self.off.is_some() || value == 0.0 || value >= self.plain_value() * MARGIN {
-            return true;
+    /// True if a draft of this value is worth verifying; if not, the drafter is left alone until the next probe, which is
+    /// made in any case.
+    pub fn pays(&mut self, drafter: usize, value: f64) -> bool {
+        let plain = self.plain_value();
+        let Some(d) = self.drafters.get_mut(drafter).filter(|_| self.enabled) else { return true };
+        match d.off {
+            Some(rounds) => rounds >= d.next_probe,
+            None if value == 0.0 || value >= plain * MARGIN => true,
+            None => {
+                d.off = Some(0);
+                false
+            }
         }
-        self.off = Some(0);
-        false
     }
 
     /// Time that a drafter took for a draft of `length` tokens.
@@ -248,50 +256,55 @@ impl Controller {
         self.verify.by_length[drafts.min(LENGTHS - 1)].add_time(seconds);
     }
 
-    /// What was accepted of a draft, and whether drafting pays now.
-    pub fn accepted(&mut self, drafter: usize, verified: usize, accepted: usize) {
-        if let Some(d) = self.drafters.get_mut(drafter) {
-            for position in 1..=verified.min(accepted + 1).min(LENGTHS - 1) {
-                // What the position before is like is the best guess of this one.
-                let guess = d.acceptance[position - 1].known().unwrap_or(FIRST_GUESS);
-                d.acceptance[position].add(if position <= accepted { 1.0 } else { 0.0 }, guess);
-            }
+    /// A drafter gave nothing although it took the time of a draft of `length` tokens.
+    pub fn gave_nothing(&mut self, drafter: usize, length: usize, seconds: f64) {
+        self.drafted(drafter, length, seconds);
+        self.accepted(drafter, 1, 0);
+    }
+
+    /// What was accepted of the `judged` tokens of a draft that the target had a say on.
+    pub fn accepted(&mut self, drafter: usize, judged: usize, accepted: usize) {
+        let Some(d) = self.drafters.get_mut(drafter) else { return };
+        d.judged = true;
+        for position in 1..=judged.min(accepted + 1).min(LENGTHS - 1) {
+            // What the position before is like is the best guess of this one.
+            let guess = d.acceptance[position - 1].known().unwrap_or(FIRST_GUESS);
+            d.acceptance[position].add(if position <= accepted { 1.0 } else { 0.0 }, guess);
         }
-        if !self.enabled {
+    }
+
+    /// Ends a round: drafters whose drafts were judged are switched off or on.
+    pub fn end_round(&mut self) {
+        if !self.enabled || self.verify.by_length[0].samples == 0 {
+            self.drafters.iter_mut().for_each(|d| d.judged = false);
             return;
         }
-        let best = (0..self.drafters.len()).map(|drafter| self.best_value(drafter)).fold(0.0, f64::max);
-        let pays = best == 0.0 || best >= self.plain_value() * MARGIN;
-        match (pays, self.off.is_some()) {
-            (true, true) => {
-                self.off = None;
-                self.next_probe = FIRST_PROBE;
+        let plain = self.plain_value();
+        for index in 0..self.drafters.len() {
+            if !std::mem::take(&mut self.drafters[index].judged) {
+                continue;
             }
-            (false, true) => {
-                self.off = Some(0);
-                self.next_probe = (self.next_probe * 2).min(LAST_PROBE);
+            let pays = self.best_value(index) >= plain * MARGIN;
+            let d = &mut self.drafters[index];
+            match (pays, d.off) {
+                (true, _) => (d.off, d.next_probe) = (None, FIRST_PROBE),
+                (false, None) => d.off = Some(0),
+                (false, Some(_)) => {
+                    d.off = Some(0);
+                    d.next_probe = (d.next_probe * 2).min(LAST_PROBE);
+                }
             }
-            (false, false) if self.verify.by_length[0].samples > 0 => self.off = Some(0),
-            _ => {}
         }
     }
 
-    /// A round without a draft although one was wanted.
-    pub fn nothing_drafted(&mut self) {
-        if let Some(rounds) = &mut self.off {
-            *rounds = 0;
-        }
-    }
-
+    /// The value of the drafter's drafts at the length that it would have.
     fn best_value(&self, drafter: usize) -> f64 {
-        let most = self.drafters[drafter].most.min(LENGTHS - 1);
+        let d = &self.drafters[drafter];
+        let most = d.most.min(LENGTHS - 1);
+        if d.fixed {
+            return self.value(drafter, most);
+        }
         (1..=most).map(|length| self.value(drafter, length)).fold(0.0, f64::max)
-    }
-
-    /// True while drafting is switched off.
-    #[cfg(test)]
-    fn is_off(&self) -> bool {
-        self.off.is_some()
     }
 
     /// Seconds of a verification of `drafts` drafted tokens, if that was measured.
@@ -322,6 +335,16 @@ impl Drafter {
 mod tests {
     use super::*;
 
+    /// Length of the draft of a round.
+    fn drafted(controller: &mut Controller) -> usize {
+        let choice = controller.length(0, 15);
+        if controller.begin_round() && controller.is_ready(0) && controller.pays(0, choice.value) {
+            controller.length(0, 15).length
+        } else {
+            0
+        }
+    }
+
     /// Plays rounds with a drafter whose tokens are accepted with probability `accept`; times in units of a plain
     /// step. Returns tokens per plain step, and whether drafting ended switched off.
     fn play(accept: f64, draft_cost: f64, row_cost: f64, rounds: usize) -> (f64, bool) {
@@ -336,7 +359,7 @@ mod tests {
         };
         let (mut tokens, mut time) = (0.0, 0.0);
         for _ in 0..rounds {
-            let length = if controller.wants_draft() { controller.length(0, 15).length } else { 0 };
+            let length = drafted(&mut controller);
             let draft = draft_cost * length as f64;
             let verify = 1.0 + row_cost * length as f64;
             let accepted = (0..length).take_while(|_| uniform() < accept).count();
@@ -347,6 +370,7 @@ mod tests {
                 controller.drafted(0, length, draft);
                 controller.accepted(0, length, accepted);
             }
+            controller.end_round();
         }
         (tokens / time, controller.is_off())
     }
@@ -371,16 +395,59 @@ mod tests {
         let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
         controller.add_drafter(4, false, false);
         let mut round = |good: bool| {
-            let length = if controller.wants_draft() { controller.length(0, 15).length } else { 0 };
+            let length = drafted(&mut controller);
             controller.verified(length, 1.0 + 0.1 * length as f64);
             if length > 0 {
                 controller.drafted(0, length, 0.2 * length as f64);
                 controller.accepted(0, length, if good { length } else { 0 });
             }
+            controller.end_round();
             controller.is_off()
         };
         assert!((0..100).any(|_| round(false)));
         assert!((0..2000).any(|_| !round(true)));
+    }
+
+    /// A bad drafter is left alone for longer and longer, whatever another one is worth.
+    #[test]
+    fn a_bad_drafter_does_not_hide_behind_another() {
+        let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+        controller.add_drafter(8, true, false);
+        controller.add_drafter(8, false, false);
+        let mut asked = 0;
+        for _ in 0..2000 {
+            let drafting = controller.begin_round();
+            let choice = controller.length(1, 15);
+            // The free one never finds anything.
+            if drafting && controller.is_ready(1) && controller.pays(1, choice.value) {
+                asked += 1;
+                controller.drafted(1, choice.length, 0.3 * choice.length as f64);
+                controller.verified(choice.length, 1.0 + 0.1 * choice.length as f64);
+                controller.accepted(1, choice.length, 0);
+            } else {
+                controller.verified(0, 1.0);
+            }
+            controller.end_round();
+        }
+        assert!((2..20).contains(&asked), "{asked}");
+    }
+
+    /// A launch that guesses nothing costs time too.
+    #[test]
+    fn empty_drafts_switch_a_drafter_off() {
+        let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+        controller.add_drafter(4, false, false);
+        let mut asked = 0;
+        for _ in 0..200 {
+            let choice = controller.length(0, 15);
+            if controller.begin_round() && controller.is_ready(0) && controller.pays(0, choice.value) {
+                asked += 1;
+                controller.gave_nothing(0, choice.length, 0.4);
+            }
+            controller.verified(0, 1.0);
+            controller.end_round();
+        }
+        assert!(asked < 20, "{asked}");
     }
 
     #[test]

@@ -4,8 +4,12 @@
 //! in one run of the target; its own tokens at these rows are the text, and a drafted token is accepted if the target
 //! says the same. The rows behind the first that does not agree are taken back. A round without a draft goes the same
 //! way. So a drafter can change the time that a text takes, and nothing else.
+//!
+//! The one exception is asked for: with [`Acceptance::Reject`] the text is another than without a drafter, and distributed
+//! as the target's only if the drafter really draws from the distributions that it gives.
 
 mod controller;
+mod draft;
 mod report;
 mod round;
 
@@ -17,24 +21,27 @@ use crate::engine::SequenceId;
 use crate::strategies::{Acceptance, Drafter, RunSession, Select, StrategyOptions};
 use controller::{Controller, LENGTHS};
 use paceline_gguf::Gguf;
-use paceline_plugin_api::strategy::{Outcome, Request, draft_cost, draft_kind};
+use paceline_plugin_api::strategy::{Outcome, draft_cost, draft_kind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest draft that is asked for at once; it is verified in windows.
 const LONGEST_DRAFT: usize = 1024;
-/// A drafter whose guesses were not tokens this often is not asked any more.
-const MOST_QUARANTINED: u64 = 32;
-
 /// A drafter in use.
 struct Active {
     drafter: Drafter,
     report: DrafterReport,
+    /// Drafts that were no tokens, over all reports.
+    unsound: u64,
 }
 
 impl Active {
     fn is_free(&self) -> bool {
         self.drafter.client.info().cost == draft_cost::FREE
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.report.disabled.is_none()
     }
 
     fn disable(&mut self, reason: String) {
@@ -56,6 +63,13 @@ struct Pending {
     /// Tokens of the window in verification.
     window: usize,
     wanted: usize,
+}
+
+impl Pending {
+    fn drop_rest(&mut self) {
+        self.tokens.clear();
+        self.accepted = 0;
+    }
 }
 
 /// What is kept of one sequence.
@@ -116,7 +130,11 @@ impl Speculation {
             sequences: (0..context.shape.sequences).map(|_| sequence()).collect(),
             drafters: drafters
                 .into_iter()
-                .map(|drafter| Active { report: DrafterReport::new(drafter.client.plugin()), drafter })
+                .map(|drafter| Active {
+                    report: DrafterReport::new(drafter.client.plugin()),
+                    drafter,
+                    unsound: 0,
+                })
                 .collect(),
             draft_file: options.draft.clone(),
             acceptance: options.acceptance,
@@ -133,16 +151,16 @@ impl Speculation {
 
     /// True if there is a drafter.
     fn is_active(&self) -> bool {
-        self.drafters.iter().any(|d| d.report.disabled.is_none())
+        self.drafters.iter().any(Active::is_enabled)
     }
 
     /// A sequence begins, empty.
     pub fn begin(&mut self, id: SequenceId) {
         let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
-        sequence.pending.tokens.clear();
+        sequence.pending.drop_rest();
         sequence.rows.clear();
         sequence.unobserved.clear();
-        for active in self.drafters.iter_mut().filter(|d| d.report.disabled.is_none()) {
+        for active in self.drafters.iter_mut().filter(|d| d.is_enabled()) {
             if let Err(error) = active.drafter.client.begin(id.0) {
                 active.disable(error.to_string());
             }
@@ -156,13 +174,13 @@ impl Speculation {
 
     /// The target has processed tokens at `position`, outside of a round, and they are kept for now.
     pub fn processed(&mut self, id: SequenceId, position: usize, tokens: &[u32]) {
-        if !self.is_active() {
-            return;
-        }
+        let is_active = self.is_active();
         let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
         // What was drafted followed another text.
-        sequence.pending.tokens.clear();
-        sequence.pending.accepted = 0;
+        sequence.pending.drop_rest();
+        if !is_active {
+            return;
+        }
         sequence.unobserved_from = position;
         sequence.unobserved.extend_from_slice(tokens);
     }
@@ -189,9 +207,8 @@ impl Speculation {
         let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
         let kept = sequence.unobserved.len().saturating_sub(rows);
         sequence.unobserved.truncate(kept);
-        sequence.pending.tokens.clear();
-        sequence.pending.accepted = 0;
-        for active in self.drafters.iter_mut().filter(|d| d.report.disabled.is_none()) {
+        sequence.pending.drop_rest();
+        for active in self.drafters.iter_mut().filter(|d| d.is_enabled()) {
             if let Err(error) = active.drafter.client.truncate(id.0, length as u32) {
                 active.disable(error.to_string());
             }
@@ -205,7 +222,7 @@ impl Speculation {
             if sequence.unobserved.is_empty() {
                 continue;
             }
-            for active in self.drafters.iter_mut().filter(|d| d.report.disabled.is_none()) {
+            for active in self.drafters.iter_mut().filter(|d| d.is_enabled()) {
                 let mut session = RunSession {
                     context,
                     draft: self.draft_file.as_deref(),
@@ -222,199 +239,6 @@ impl Speculation {
         }
     }
 
-    /// Prepares the rows of a sequence for a round: the anchor, and at most `most` drafted tokens; drafts may go on to
-    /// `most_in_all` tokens in later rounds.
-    fn prepare(
-        &mut self,
-        context: &mut Context,
-        id: SequenceId,
-        anchor: u32,
-        most: usize,
-        most_in_all: usize,
-        drafting: bool,
-    ) {
-        let slot = id.0 as usize;
-        if self.sequences[slot].pending.tokens.len() <= self.sequences[slot].pending.accepted {
-            self.sequences[slot].pending.tokens.clear();
-            if drafting && most > 0 {
-                self.draft(context, id, anchor, most, most_in_all);
-            }
-        }
-        let pending = &self.sequences[slot].pending;
-        let left = pending.tokens.len() - pending.accepted.min(pending.tokens.len());
-        let window = if left == 0 { 0 } else { self.window(pending.drafter, left.min(most)) };
-        let sequence = &mut self.sequences[slot];
-        let pending = &mut sequence.pending;
-        pending.window = window;
-        sequence.rows.clear();
-        sequence.rows.push(anchor);
-        sequence.rows.extend_from_slice(&pending.tokens[pending.accepted..pending.accepted + window]);
-    }
-
-    /// How many of `left` drafted tokens are verified in one run.
-    fn window(&self, drafter: usize, left: usize) -> usize {
-        if self.drafters.get(drafter).is_some_and(Active::is_free) {
-            self.controller.length(drafter, left).length.min(left)
-        } else {
-            left
-        }
-    }
-
-    /// Asks the drafters.
-    fn draft(&mut self, context: &mut Context, id: SequenceId, anchor: u32, most: usize, most_in_all: usize) {
-        let mut best: Option<(usize, f64)> = None;
-        let by_order = self.select == Select::Order;
-        for index in 0..self.drafters.len() {
-            if by_order && best.is_some() {
-                break;
-            }
-            if !by_order && !self.drafters[index].is_free() {
-                continue;
-            }
-            let wanted = if self.drafters[index].is_free() {
-                most_in_all
-            } else {
-                self.controller.length(index, most).length
-            };
-            let count = self.ask(context, index, id, anchor, wanted);
-            if count == 0 {
-                continue;
-            }
-            let value = self.controller.length(index, count.min(most)).value;
-            if best.is_none_or(|(_, known)| value > known) {
-                best = Some((index, value));
-                self.keep(id, index, count, wanted);
-            }
-        }
-        if !by_order {
-            self.draft_on_device(context, id, anchor, most, best);
-        }
-        let slot = id.0 as usize;
-        let pending = &mut self.sequences[slot].pending;
-        if pending.tokens.is_empty() {
-            self.controller.nothing_drafted();
-        }
-    }
-
-    /// Asks the best of the drafters that run programs, if it is expected to be better than what there is.
-    fn draft_on_device(
-        &mut self,
-        context: &mut Context,
-        id: SequenceId,
-        anchor: u32,
-        most: usize,
-        free: Option<(usize, f64)>,
-    ) {
-        let mut best: Option<(usize, usize, f64)> = None;
-        for index in 0..self.drafters.len() {
-            let active = &self.drafters[index];
-            if active.is_free() || active.report.disabled.is_some() {
-                continue;
-            }
-            let choice = self.controller.length(index, most);
-            if best.is_none_or(|(_, _, known)| choice.value > known) {
-                best = Some((index, choice.length, choice.value));
-            }
-        }
-        let slot = id.0 as usize;
-        let free_value = free.map_or(f64::NEG_INFINITY, |(_, value)| value);
-        match best {
-            Some((index, length, value)) if value > free_value && length > 0 => {
-                if self.controller.pays(value) {
-                    let count = self.ask(context, index, id, anchor, length);
-                    if count > 0 {
-                        self.keep(id, index, count, length);
-                    }
-                } else if free.is_none() {
-                    self.sequences[slot].pending.tokens.clear();
-                }
-            }
-            _ => {
-                if free.is_some() && !self.controller.pays(free_value) {
-                    self.sequences[slot].pending.tokens.clear();
-                }
-            }
-        }
-    }
-
-    /// Asks one drafter; gives how many tokens are in the buffer.
-    fn ask(
-        &mut self,
-        context: &mut Context,
-        index: usize,
-        id: SequenceId,
-        anchor: u32,
-        wanted: usize,
-    ) -> usize {
-        let active = &mut self.drafters[index];
-        let info = active.drafter.client.info();
-        let mut wanted = wanted.min(info.most as usize).min(self.tokens.len());
-        let with_distribution = info.kind == draft_kind::DISTRIBUTION && !self.distributions.is_empty();
-        if with_distribution {
-            // No more than there is room for the distributions of.
-            wanted = wanted.min(self.distributions.len() / self.vocabulary);
-        }
-        if wanted == 0 || active.report.disabled.is_some() {
-            return 0;
-        }
-        let request =
-            Request { sequence: id.0, frontier: context.length(id) as u32, anchor, most: wanted as u32 };
-        let before = context.counts;
-        let start = Instant::now();
-        let mut session = RunSession {
-            context,
-            draft: self.draft_file.as_deref(),
-            programs: active.drafter.programs.clone(),
-        };
-        let rows = wanted * self.vocabulary;
-        let distributions = with_distribution.then(|| &mut self.distributions[..rows]);
-        let given = active.drafter.client.propose(
-            &mut session,
-            request,
-            &mut self.tokens,
-            &mut self.confidence,
-            distributions,
-        );
-        let elapsed = start.elapsed();
-        self.report.strategy_runs = sum(self.report.strategy_runs, context.counts, before);
-        let count = match given {
-            Ok(count) => count,
-            Err(error) => {
-                active.disable(error.to_string());
-                return 0;
-            }
-        };
-        let is_sound = self.tokens[..count].iter().all(|&id| (id as usize) < self.vocabulary)
-            && self.confidence[..count].iter().all(|c| !c.is_infinite())
-            && (!with_distribution
-                || self.distributions[..count * self.vocabulary].iter().all(|p| p.is_finite() && *p >= 0.0));
-        if !is_sound {
-            active.report.quarantined += 1;
-            if active.report.quarantined >= MOST_QUARANTINED {
-                active.disable(format!("{MOST_QUARANTINED} of its drafts held no tokens of the vocabulary"));
-            }
-            return 0;
-        }
-        self.has_distributions = with_distribution;
-        if count > 0 {
-            active.report.drafts += 1;
-            active.report.drafted += count as u64;
-            self.controller.drafted(index, count, elapsed.as_secs_f64());
-        }
-        count
-    }
-
-    /// The tokens in the buffer are the draft of the round.
-    fn keep(&mut self, id: SequenceId, drafter: usize, count: usize, wanted: usize) {
-        let pending = &mut self.sequences[id.0 as usize].pending;
-        pending.tokens.clear();
-        pending.tokens.extend_from_slice(&self.tokens[..count]);
-        // The draft of another sequence takes the buffer next, so the rows move along with the tokens.
-        std::mem::swap(&mut pending.distributions, &mut self.distributions);
-        pending.has_distributions = self.has_distributions;
-        (pending.drafter, pending.accepted, pending.wanted) = (drafter, 0, wanted);
-    }
-
     /// The distribution that a drafted token of the round was drawn from, if it is to be accepted by it.
     fn distribution(&self, id: SequenceId, position: usize) -> Option<&[f32]> {
         let pending = &self.sequences[id.0 as usize].pending;
@@ -426,15 +250,17 @@ impl Speculation {
     }
 
     /// What became of a sequence's round: `accepted` tokens of the window, and `last`, the last token that was emitted.
-    fn settle(&mut self, id: SequenceId, accepted: usize, last: u32) {
+    /// If the text was `cut`, the target had no say on the rest of the window.
+    fn settle(&mut self, id: SequenceId, accepted: usize, last: u32, cut: bool) {
         let pending = &mut self.sequences[id.0 as usize].pending;
         if pending.tokens.is_empty() {
             return;
         }
         let window = pending.window;
-        let mut verified = pending.accepted + window;
+        let judged = if cut { accepted } else { window };
+        let mut verified = pending.accepted + judged;
         pending.accepted += accepted;
-        let mut goes_on = accepted == window;
+        let mut goes_on = accepted == window && !cut;
         if goes_on && let Some(&next) = pending.tokens.get(pending.accepted) {
             // Behind a window that was accepted whole the target said one token more: the draft's next, or it ends.
             goes_on = next == last;
@@ -445,13 +271,14 @@ impl Speculation {
         let (drafter, total, all) = (pending.drafter, pending.accepted, pending.tokens.len());
         let wanted = pending.wanted;
         if !goes_on {
-            pending.tokens.clear();
-            pending.accepted = 0;
+            pending.drop_rest();
         }
         if let Some(active) = self.drafters.get_mut(drafter) {
-            active.report.add(window, accepted);
+            active.report.add(judged, accepted);
         }
-        self.controller.accepted(drafter, window, accepted);
+        if judged > 0 {
+            self.controller.accepted(drafter, judged, accepted);
+        }
         if goes_on {
             return;
         }
@@ -476,7 +303,7 @@ impl Speculation {
 
     /// What drafters keep of a sequence, by plugin.
     pub fn save(&self, id: SequenceId) -> Vec<(String, Vec<u8>)> {
-        let active = self.drafters.iter().filter(|d| d.report.disabled.is_none());
+        let active = self.drafters.iter().filter(|d| d.is_enabled());
         active
             .filter_map(|d| {
                 let saved = d.drafter.client.save(id.0).unwrap_or_else(|error| {
@@ -491,7 +318,7 @@ impl Speculation {
     /// A sequence was filled with these tokens; what drafters kept of it is in `saved`.
     pub fn restore(&mut self, id: SequenceId, tokens: &[u32], saved: &[(&str, &[u8])]) {
         self.begin(id);
-        for active in self.drafters.iter_mut().filter(|d| d.report.disabled.is_none()) {
+        for active in self.drafters.iter_mut().filter(|d| d.is_enabled()) {
             let found = saved.iter().find(|(plugin, _)| *plugin == active.report.plugin);
             let bytes = found.map_or(&[][..], |(_, bytes)| *bytes);
             if let Err(error) = active.drafter.client.restore(id.0, tokens, bytes) {

@@ -1,5 +1,6 @@
 //! One round of several sequences.
 
+use super::draft::Turn;
 use super::{Speculation, sum};
 use crate::context::Context;
 use crate::engine::{Outputs, Rows, SequenceId};
@@ -135,52 +136,72 @@ pub(crate) fn round(
     let outputs = context.run(&rows[..count], io.want)?;
     let verified = Instant::now();
     let mut row = 0;
+    // An error of one text must not leave rows of the others that were never accepted.
+    let mut failed = None;
     for part in parts.iter_mut() {
-        accept(speculation, &mut texts[part.text], part, &outputs, row, positions, io)?;
+        let accepted = accept(speculation, &mut texts[part.text], part, &outputs, row, positions, io);
+        failed = failed.or(accepted.err());
         row += part.rows;
     }
     let after = context.counts;
     speculation.report.target_runs = sum(speculation.report.target_runs, after, before);
     speculation.add_time(|t| &mut t.verify, verified - drafted);
-    if let [part] = parts {
-        speculation.controller.verified(part.rows - 1, (verified - drafted).as_secs_f64());
+    if after.loads == before.loads {
+        // Of several texts, the time and the draft of the average one.
+        let drafts = parts.iter().map(|part| part.rows - 1).sum::<usize>();
+        let mean = (drafts as f64 / count.max(1) as f64).round() as usize;
+        speculation.controller.verified(mean, (verified - drafted).as_secs_f64() / count.max(1) as f64);
     }
     for part in parts.iter() {
-        let id = texts[part.text].sequence;
+        let text = &texts[part.text];
         let report = &mut speculation.report;
         report.rounds += 1;
         report.rounds_with_draft += u64::from(part.rows > 1);
         report.emitted += part.emitted as u64;
-        speculation.settle(id, part.accepted, texts[part.text].anchor);
-        speculation.keep_rows(id, part.position, part.emitted);
-        context.roll_back(id, part.rows - part.emitted)?;
+        let cut = text.stop.is_some() && part.emitted == part.accepted;
+        speculation.settle(text.sequence, part.accepted, text.anchor, cut);
+        // The anchor is part of the text, whatever became of its row's output.
+        let kept = part.emitted.max(1);
+        speculation.keep_rows(text.sequence, part.position, kept);
+        let taken_back = context.roll_back(text.sequence, part.rows - kept);
+        failed = failed.or(taken_back.err());
     }
+    speculation.controller.end_round();
     speculation.add_time(|t| &mut t.host, verified.elapsed());
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
-/// Prepares the rows of all texts that did not stop; gives how many there are.
+/// Prepares the rows of texts that did not stop, of as many as one run can have; gives how many these are.
 fn draft(
     context: &mut Context,
     speculation: &mut Speculation,
     texts: &[Running<'_>],
     parts: &mut [Part; MOST_SEQUENCES],
 ) -> usize {
-    let active = texts.iter().filter(|t| t.stop.is_none()).count().min(MOST_SEQUENCES);
-    let most_rows = context.options.microbatch.min(context.options.outputs) as usize;
+    let most_rows = context.most_equal_rows();
+    let running = texts.iter().filter(|t| t.stop.is_none()).count();
+    let active = running.min(MOST_SEQUENCES).min(most_rows);
     let share = (most_rows / active.max(1)).clamp(1, MOST_VERIFIED as usize + 1) - 1;
     let depth = share.min(context.shape.rollback_depth as usize);
     let is_active = speculation.is_active();
-    let drafting = is_active && speculation.controller.wants_draft();
-    speculation.report.rounds_off += u64::from(is_active && !drafting);
-    let running = texts.iter().enumerate().filter(|(_, t)| t.stop.is_none());
+    let drafting = is_active && speculation.controller.begin_round();
+    speculation.report.rounds_off += u64::from(is_active && (!drafting || speculation.controller.is_off()));
+    // Where not all fit, they take turns.
+    let first = if active < running { speculation.report.rounds as usize % texts.len() } else { 0 };
+    let turns = (first..texts.len()).chain(0..first).filter(|&index| texts[index].stop.is_none());
     let mut count = 0;
-    for ((index, text), part) in running.zip(parts.iter_mut()) {
+    for (index, part) in turns.zip(parts.iter_mut().take(active)) {
+        let text = &texts[index];
         let position = context.length(text.sequence);
         // The round gives one token more than it accepts, and all must have a place.
         let room = (context.shape.positions as usize).saturating_sub(position + 1);
         let room = room.min((text.tokens - text.generated).saturating_sub(1));
-        speculation.prepare(context, text.sequence, text.anchor, depth.min(room), room, drafting);
+        let turn = Turn { id: text.sequence, anchor: text.anchor, most: depth.min(room), most_in_all: room };
+        if is_active {
+            speculation.prepare(context, turn, drafting);
+        } else {
+            speculation.prepare_plain(turn);
+        }
         let rows = speculation.sequences[text.sequence.0 as usize].rows.len();
         *part = Part { text: index, position, rows, emitted: 0, accepted: 0 };
         count += 1;

@@ -23,7 +23,7 @@ impl ModelFacts<'_> {
 
     pub fn integer_at(&self, source: Source, key: &str, index: u32) -> Option<i64> {
         match self.file(source)?.value(key)? {
-            ValueRef::Array(array) => integer(&array.iter().nth(index as usize)?),
+            ValueRef::Array(array) => integer(&array.scalar(index as usize)?),
             scalar if index == 0 => integer(&scalar),
             _ => None,
         }

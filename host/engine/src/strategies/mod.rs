@@ -6,6 +6,7 @@ mod session;
 pub(crate) use session::RunSession;
 
 use crate::error::{EngineError, Result};
+use crate::fragments::{Check, inline_family};
 use crate::model::Model;
 use crate::step::ContextShape;
 use facts::ModelFacts;
@@ -127,6 +128,7 @@ pub(crate) struct Drafter {
 struct SetupSession<'a> {
     plugin: &'a str,
     facts: ModelFacts<'a>,
+    context: &'a ContextShape,
     setup: &'a mut Setup,
     ring_blocks: u32,
     first_program: usize,
@@ -167,9 +169,15 @@ impl Session for SetupSession<'_> {
     }
 
     fn declare_ring(&mut self, blocks: u32) -> PluginResult<()> {
-        if blocks == 0 || self.ring_blocks != 0 || self.setup.programs.len() > self.first_program {
+        let most = self.context.blocks_per_sequence;
+        if !(1..=most).contains(&blocks) {
+            return Err(PluginError::invalid(format!(
+                "a ring has from 1 to {most} blocks here, not {blocks}"
+            )));
+        }
+        if self.ring_blocks != 0 || self.setup.programs.len() > self.first_program {
             return Err(PluginError::invalid(
-                "a strategy has one ring, of at least a block, declared before programs",
+                "a strategy has one ring, which it declares before its programs",
             ));
         }
         self.ring_blocks = blocks;
@@ -177,6 +185,11 @@ impl Session for SetupSession<'_> {
     }
 
     fn declare_program(&mut self, name: &str, graph: &Graph) -> PluginResult<ProgramId> {
+        let model = self.facts.model;
+        let check = Check { taps: &self.setup.taps, draft: self.facts.draft };
+        // The host builds it again for real; what is wrong with it is best told now.
+        inline_family(graph, model, self.context, self.plugin, &check)
+            .map_err(|error| PluginError::invalid(format!("program `{name}`: {error}")))?;
         let id = ProgramId((self.setup.programs.len() - self.first_program) as u32);
         self.setup.programs.push(DeclaredProgram {
             plugin: self.plugin.to_owned(),
@@ -218,14 +231,14 @@ pub(crate) fn create(
     for wanted in &options.drafters {
         let plugin = wanted.plugin.plugin();
         let first_program = setup.programs.len();
-        let client = with_session(model, options, &mut setup, plugin, |session| {
+        let client = with_session(model, options, context, &mut setup, plugin, |session| {
             wanted.plugin.create(&facts, &wanted.settings, session)
         })?;
         drafters.push(Drafter { client, programs: first_program..setup.programs.len() });
     }
     if let Some(wanted) = &options.rollback {
         let plugin = wanted.plugin.plugin();
-        let client = with_session(model, options, &mut setup, plugin, |session| {
+        let client = with_session(model, options, context, &mut setup, plugin, |session| {
             wanted.plugin.create(&facts, &wanted.settings, session)
         })?;
         setup.rollback = Some(client);
@@ -236,12 +249,13 @@ pub(crate) fn create(
 fn with_session<T>(
     model: &Model,
     options: &StrategyOptions,
+    context: &ContextShape,
     setup: &mut Setup,
     plugin: &str,
     create: impl FnOnce(&mut dyn Session) -> PluginResult<T>,
 ) -> Result<T> {
     let first_program = setup.programs.len();
     let facts = ModelFacts { model, draft: options.draft.as_deref() };
-    let mut session = SetupSession { plugin, facts, setup, ring_blocks: 0, first_program };
+    let mut session = SetupSession { plugin, facts, context, setup, ring_blocks: 0, first_program };
     create(&mut session).map_err(|source| EngineError::StrategyRefused { plugin: plugin.to_owned(), source })
 }

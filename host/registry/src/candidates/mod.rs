@@ -36,7 +36,7 @@ pub struct DiscoverConfig {
 }
 
 /// What is wanted of a plugin.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pin {
     /// The file that holds it.
     pub path: Option<PathBuf>,
@@ -120,6 +120,11 @@ impl Candidate {
     /// Whether this file in particular is wanted, by the user or by a pin.
     pub fn is_wanted(&self) -> bool {
         self.source != Source::Found
+    }
+
+    /// Whether its version was chosen in the lock file.
+    pub fn is_chosen(&self) -> bool {
+        self.chosen
     }
 
     /// Whether it is used in the place of a built-in plugin of this version, if it is all right.

@@ -193,7 +193,7 @@ impl Descriptor {
 }
 
 /// Checks the form of an id.
-fn check_id(id: &str) -> Result<(), String> {
+pub(crate) fn check_id(id: &str) -> Result<(), String> {
     if id.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Err(format!("the id `{id}` must be in lower case, as `{}`", id.to_ascii_lowercase()));
     }

@@ -4,7 +4,7 @@ use super::run::Run;
 use paceline_plugin_api::graph::Node;
 use std::cmp::Ordering;
 
-/// The index of the largest value of every row, the lowest of equal ones. A row with NaN gives 0 and is counted.
+/// The index of the largest value of every row, the lowest of equal ones. A row with NaN gives -1 and is counted.
 pub fn argmax(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
     let x = node.inputs[0];
     let width = run.width(x);
@@ -13,6 +13,7 @@ pub fn argmax(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
     let mut faults = 0;
     for (id, row) in ids.iter_mut().zip(run.floats(x).chunks_exact(width)).take(rows) {
         if row.iter().any(|v| v.is_nan()) {
+            *id = -1;
             faults += 1;
         } else {
             let best = (1..width).fold(0, |best, i| if row[i] > row[best] { i } else { best });

@@ -49,7 +49,7 @@
 //! | … `mode` records | …, state\[slots,Hv,d,e\], sequences, records\[slots·2,N,Hv·e+Hk·d+Hv\], rollback → \[R,Hv,e\] | |
 //! | `gated_delta_net_replay/1` | state\[slots,Hv,d,e\], records\[slots·2,N,Hv·e+Hk·d+Hv\], sequences, rollback → – | |
 //! | `select_rows/1` | x\[R,..\], rows i32\[M\] → \[M,..\] | |
-//! | `argmax/1` | x\[M,V\] → ids i32\[M\], faults i32\[1\] | the lowest index wins ties; a row with NaN gives 0 and is counted in faults |
+//! | `argmax/1` | x\[M,V\] → ids i32\[M\], faults i32\[1\] | the lowest index wins ties; a row with NaN gives -1 and is counted in faults |
 //! | `top_k/1` | x\[M,V\] → ids i32\[M,k\], values f32\[M,k\] | `k`; descending, NaN last, the lowest index wins ties |
 //! | `softmax/1` | x\[..,V\] → like x | |
 

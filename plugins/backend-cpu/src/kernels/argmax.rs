@@ -9,7 +9,7 @@ const STRIDE: usize = 64;
 
 per_level! {
     /// `ids[row]` = index of the largest element of row `row` of `x[rows][width]`, the lowest one
-    /// of equals. `nans[row]` = number of NaN elements in it; if there are any the id is 0.
+    /// of equals. `nans[row]` = number of NaN elements in it; if there are any the id is -1.
     pub fn argmax = argmax_body(
         x: &[f32],
         width: usize,
@@ -30,10 +30,10 @@ unsafe fn argmax_body(
     for row in rows {
         let x = &x[row * width..(row + 1) * width];
         let (maximum, nan_count) = scan(x);
-        let id = if nan_count > 0 { 0 } else { find(x, maximum) };
+        let id = if nan_count > 0 { -1 } else { find(x, maximum) as i32 };
         // SAFETY: the row belongs to the caller's work range.
         unsafe {
-            ids.part(row..row + 1)[0] = id as i32;
+            ids.part(row..row + 1)[0] = id;
             nans.part(row..row + 1)[0] = nan_count;
         }
     }

@@ -57,7 +57,14 @@ pub fn arms(strategies: &StrategyList, auto: &[String], axes: &[Axis]) -> Result
             return Err(too_many());
         }
     }
-    Ok(arms)
+    let varies = |axis: &Axis| {
+        let is_axis = |it: &SettingArg| (&it.plugin, &it.key) == (&axis.plugin, &axis.key);
+        arms.iter().any(|arm: &Arm| arm.settings.iter().any(is_axis))
+    };
+    match axes.iter().find(|axis| !varies(axis)) {
+        Some(axis) => Err(format!("`{}.{}` varies nothing: no strategy is used", axis.plugin, axis.key)),
+        None => Ok(arms),
+    }
 }
 
 fn too_many() -> String {
@@ -124,5 +131,9 @@ mod tests {
         let problem = names("none", &[&format!("a.b={}", values.join(","))]).unwrap_err();
         assert_eq!(problem, "there are more than 64 arms: vary fewer settings, or give fewer values");
         assert_eq!(names("none", &["a.b=1,2", "a.b=3,4"]).unwrap_err(), "`a.b` varies twice");
+        assert_eq!(
+            names("none", &["speculation.select=value,order"]).unwrap_err(),
+            "`speculation.select` varies nothing: no strategy is used"
+        );
     }
 }

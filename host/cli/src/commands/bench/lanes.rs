@@ -91,7 +91,8 @@ impl Lane {
     pub fn new(plan: Plan, setup: &Setup, context: u32, app: &App) -> Result<Self, Failure> {
         let Plan { name, mut strategies, settings } = plan;
         let mut engine = setup.engine_with(&mut strategies, &settings, Some(context), None, app)?;
-        let plain = setup.plan(&Strategies::default(), Some(context)).map_err(|error| setup.failure(error))?;
+        let plain =
+            setup.plan(&Strategies::default(), Some(context)).map_err(|error| setup.failure(error))?;
         Ok(Self {
             name,
             sequence: engine.new_sequence()?,

@@ -88,7 +88,12 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Generates one text; `None` if Ctrl-C ended it.
-    fn run(&self, lane: &mut Lane, task: &Task<'_>, repetition: u32) -> Result<Option<(Run, Vec<u32>)>, Failure> {
+    fn run(
+        &self,
+        lane: &mut Lane,
+        task: &Task<'_>,
+        repetition: u32,
+    ) -> Result<Option<(Run, Vec<u32>)>, Failure> {
         let options = SamplerOptions {
             temperature: self.args.temperature,
             seed: self.args.seed.wrapping_add(repetition.into()),

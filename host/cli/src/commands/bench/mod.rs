@@ -59,8 +59,8 @@ pub fn run(args: &BenchArgs, app: &mut App) -> Result<Exit, Failure> {
         Vec::new()
     };
     let axes = [args.ab.as_slice(), &args.sweep].concat();
-    let arms = arms::arms(&args.strategy, &auto, &axes)
-        .map_err(|problem| Failure::new(Exit::Usage, problem))?;
+    let arms =
+        arms::arms(&args.strategy, &auto, &axes).map_err(|problem| Failure::new(Exit::Usage, problem))?;
     let plans = lanes::plan(&setup, arms, given, draft.as_ref())?;
 
     // Files that cannot be written are found out before hours of measuring.
@@ -115,7 +115,8 @@ fn context(tasks: &[Task<'_>], args: &BenchArgs, setup: &Setup) -> Result<u32, F
                 "prompt `{name}` and {} more tokens are {tokens}, the model was trained for {trained}",
                 args.tokens
             );
-            Err(Failure::new(Exit::Usage, message).hint("give shorter prompts, or fewer tokens with `--tokens`"))
+            Err(Failure::new(Exit::Usage, message)
+                .hint("give shorter prompts, or fewer tokens with `--tokens`"))
         }
     }
 }

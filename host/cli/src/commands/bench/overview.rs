@@ -12,7 +12,8 @@ use crate::text;
 /// Shows a table with a row for each arm and kind, and a sentence for each arm that is compared.
 pub fn print(report: &Report, app: &mut App) -> Result<(), Failure> {
     let summaries = summaries(report);
-    let header = ["kind", "arm", "tokens/s", "speed-up", "95 %", "accepted", "tokens/round", "prompt tokens/s"];
+    let header =
+        ["kind", "arm", "tokens/s", "speed-up", "95 %", "accepted", "tokens/round", "prompt tokens/s"];
     let mut columns = Columns::new(&header, &[2, 3, 4, 5, 6, 7]);
     for summary in &summaries {
         let median = |spread: Option<Spread>| or_nothing(spread.map(|it| figure(it.median)));

@@ -54,10 +54,8 @@ pub fn measure(
             }
         }
     }
-    let medians: Vec<(u32, f64)> = (1..)
-        .zip(samples)
-        .filter_map(|(rows, samples)| Some((rows, Spread::of(samples)?.median)))
-        .collect();
+    let medians: Vec<(u32, f64)> =
+        (1..).zip(samples).filter_map(|(rows, samples)| Some((rows, Spread::of(samples)?.median))).collect();
     Ok(VerifyCost::table(&medians))
 }
 
