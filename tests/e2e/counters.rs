@@ -10,7 +10,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _, paceline_strategy_ngram_adaptive as _};
+use {
+    paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
+    paceline_strategy_ngram_adaptive as _,
+};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 

@@ -9,6 +9,7 @@ use paceline_plugin_api::strategy::{
     Draft, Drafter, DrafterInfo, DrafterPlugin, Facts, Outcome, Request, Session,
 };
 use paceline_plugin_api::{PluginInfo, Result, abi, drafter_plugin};
+use paceline_strategy_gdn_replay as _;
 use paceline_strategy_mtp_chain::MtpChain;
 use paceline_tests::engines::{builtin_cpu, options};
 use paceline_tests::prompts::prompts;
@@ -19,7 +20,6 @@ use paceline_tests::test_models_or_skip;
 use paceline_tests::texts::{Wish, generate_alone};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use paceline_strategy_gdn_replay as _;
 
 const INFO: PluginInfo = PluginInfo {
     id: "recorder",
@@ -73,7 +73,13 @@ impl Drafter for Recording {
         self.inner.begin(sequence)
     }
 
-    fn observe(&mut self, session: &mut dyn Session, sequence: u32, position: u32, tokens: &[u32]) -> Result<()> {
+    fn observe(
+        &mut self,
+        session: &mut dyn Session,
+        sequence: u32,
+        position: u32,
+        tokens: &[u32],
+    ) -> Result<()> {
         self.inner.observe(session, sequence, position, tokens)
     }
 
@@ -118,7 +124,10 @@ fn assert_recorded(name: &str, found: &[u32], recorded: &[u32], tops: &[TopLogit
     for (step, ((found, recorded), top)) in found.iter().zip(recorded).zip(tops).enumerate() {
         let lead = top.logits[0] - top.logits[1];
         if found != recorded {
-            assert!(lead <= margin, "{name}, step {step}: {found}, recorded is {recorded} with a lead of {lead}");
+            assert!(
+                lead <= margin,
+                "{name}, step {step}: {found}, recorded is {recorded} with a lead of {lead}"
+            );
             return step;
         }
     }

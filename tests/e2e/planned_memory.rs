@@ -5,7 +5,10 @@ use paceline_tests::engines::{builtin_cpu, engine_of, options};
 use paceline_tests::random_model::RandomModel;
 use paceline_tests::strategies::{self, open, strategies};
 use std::sync::Arc;
-use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _, paceline_strategy_ngram_adaptive as _};
+use {
+    paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
+    paceline_strategy_ngram_adaptive as _,
+};
 
 /// Recurrent layers, and elements of one: heads of values times widths of keys and values; rows of the convolution
 /// times its channels.
@@ -32,9 +35,7 @@ fn the_27b_model_takes_what_was_worked_out_for_it() {
     let model = Model::new(open(&path)).unwrap();
     let mebibytes = |bytes: u64| (bytes as f64 / f64::from(1 << 20) * 10.0).round() / 10.0;
     let snapshots = |depth: u64| LAYERS * (depth + 1) * (STATE + CONVOLUTION) * 4;
-    let replay = |depth: u64| {
-        LAYERS * (STATE + 2 * (depth + 1) * RECORD + (depth + 1) * CONVOLUTION) * 4
-    };
+    let replay = |depth: u64| LAYERS * (STATE + 2 * (depth + 1) * RECORD + (depth + 1) * CONVOLUTION) * 4;
     for (depth, with_replay, bytes, shown) in [
         (3, false, snapshots(3), 598.5),
         (4, false, snapshots(4), 748.1),

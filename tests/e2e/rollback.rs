@@ -53,7 +53,8 @@ impl Subject {
     /// The text from `position`, with junk behind the first `keep` rows.
     fn rows(&self, position: usize, rows: usize, keep: usize) -> Vec<u32> {
         let kept = self.text[position..position + keep].iter().copied();
-        let junk = (0..rows - keep).map(|row| self.text[(position * 7 + row * 13 + 5) % LENGTH.min(self.text.len())] ^ 1);
+        let junk = (0..rows - keep)
+            .map(|row| self.text[(position * 7 + row * 13 + 5) % LENGTH.min(self.text.len())] ^ 1);
         kept.chain(junk).collect()
     }
 
@@ -284,7 +285,9 @@ fn a_slot_full_of_other_text_leaves_no_trace() {
         let other: Vec<u32> = subject.text.iter().map(|token| token ^ 3).collect();
         for round in 0..4 {
             // A rollback is pending when the slot is cleared.
-            engine.run(&[Rows { sequence, tokens: &other[..299 + round], outputs: 0 }], Want::Logits).unwrap();
+            engine
+                .run(&[Rows { sequence, tokens: &other[..299 + round], outputs: 0 }], Want::Logits)
+                .unwrap();
             engine.roll_back(sequence, round).unwrap();
             engine.clear_sequence(sequence);
             assert_eq!(engine.can_roll_back(sequence), 0);

@@ -3,8 +3,8 @@
 //! What runs by default is a part of what there is; with `PACELINE_LONG_TESTS` set, all of it does.
 
 use paceline_engine::{
-    Engine, EngineOptions, GenerationOptions, Rows, Sampler, SamplerOptions, Select, StopReason, StrategyOptions,
-    Want,
+    Engine, EngineOptions, GenerationOptions, Rows, Sampler, SamplerOptions, Select, StopReason,
+    StrategyOptions, Want,
 };
 use paceline_gguf::Gguf;
 use paceline_plugin_api::graph::DType;
@@ -16,7 +16,10 @@ use paceline_tests::test_models::demo_q8_path;
 use paceline_tests::texts::{Text, Wish, assert_same, generate, generate_alone};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _, paceline_strategy_ngram_adaptive as _};
+use {
+    paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
+    paceline_strategy_ngram_adaptive as _,
+};
 
 const NGRAM: (&str, &[(&str, &str)]) = ("ngram-adaptive", &[("match", "2")]);
 const MTP: (&str, &[(&str, &str)]) = ("mtp-chain", &[]);
@@ -31,9 +34,10 @@ const DRAFTERS: [(&str, Drafters<'static>); 12] = [
     ("chain of 4, whole block", &[("mtp-chain", &[("depth", "4"), ("kv_only", "false")])]),
     ("loop of 1", &[("mtp-chain", &[("depth", "1"), ("form", "loop")])]),
     ("loop of 4", &[("mtp-chain", &[("depth", "4"), ("form", "loop")])]),
-    ("loop of 15 that stops early", &[
-        ("mtp-chain", &[("depth", "15"), ("form", "loop"), ("least_probability", "0.4")]),
-    ]),
+    (
+        "loop of 15 that stops early",
+        &[("mtp-chain", &[("depth", "15"), ("form", "loop"), ("least_probability", "0.4")])],
+    ),
     ("chain of any length", &[MTP]),
     ("chain, then ngram", &[MTP, NGRAM]),
     ("ngram, then chain", &[NGRAM, MTP]),
@@ -92,7 +96,7 @@ struct Subject {
 fn demo() -> Subject {
     let gguf = open(&demo_q8_path());
     let kinds = ["code", "copy-edit", "json", "prose"];
-    let (each, most) = if wants_long_tests() { (5, usize::MAX) } else { (1, 100) };
+    let (each, most) = if wants_long_tests() { (5, usize::MAX) } else { (1, 60) };
     let prompts = kinds.iter().flat_map(|kind| prompts(kind, &gguf).unwrap().into_iter().take(each));
     // The end of a prompt is what its continuation depends on most.
     let prompts = prompts.map(|p| p.ids[p.ids.len().saturating_sub(most)..].to_vec()).collect();
@@ -145,14 +149,14 @@ fn length(short: usize) -> usize {
 
 #[test]
 fn the_demo_says_the_same_with_every_strategy() {
-    check_all_ways(&demo(), DType::F16, &ways(), length(40));
+    check_all_ways(&demo(), DType::F16, &ways(), length(32));
 }
 
 #[test]
 fn quantised_caches_do_not_change_that() {
     let ways = ways();
     let ways: Vec<Way> = if wants_long_tests() { ways } else { ways.into_iter().step_by(4).collect() };
-    check_all_ways(&demo(), DType::Q8_0, &ways, length(40));
+    check_all_ways(&demo(), DType::Q8_0, &ways, length(32));
 }
 
 /// Nothing that a random model's block drafts is right, and its texts fall into loops: only rejections, and copies.
@@ -160,9 +164,11 @@ fn quantised_caches_do_not_change_that() {
 fn random_models_say_the_same_with_every_strategy() {
     let ways = ways();
     let (some, others): (Vec<_>, Vec<_>) = ways.iter().enumerate().partition(|(number, _)| number % 2 == 0);
-    for (subject, part) in [(random("random q4_k", DType::Q4_K), some), (random("random f16", DType::F16), others)] {
+    for (subject, part) in
+        [(random("random q4_k", DType::Q4_K), some), (random("random f16", DType::F16), others)]
+    {
         let part: Vec<Way> = part.into_iter().map(|(_, way)| *way).collect();
-        check_all_ways(&subject, DType::F16, if wants_long_tests() { &ways } else { &part }, length(40));
+        check_all_ways(&subject, DType::F16, if wants_long_tests() { &ways } else { &part }, length(32));
     }
 }
 
@@ -230,10 +236,9 @@ fn end_tokens_and_lengths_cut_drafts() {
         [DRAFTERS[4].1, DRAFTERS[10].1].map(|d| with(&subject, context(DType::F16, 1), &strategies(d, true)));
     for tokens in (0..18).step_by(if wants_long_tests() { 1 } else { 3 }) {
         let end_tokens = [whole[0].tokens[tokens]];
-        for wish in [
-            Wish::greedy(prompts, tokens),
-            Wish { end_tokens: &end_tokens, ..Wish::greedy(prompts, 24) },
-        ] {
+        for wish in
+            [Wish::greedy(prompts, tokens), Wish { end_tokens: &end_tokens, ..Wish::greedy(prompts, 24) }]
+        {
             let expected = generate_alone(&mut bare, &wish);
             for engine in &mut engines {
                 assert_same("a cut text", &generate_alone(engine, &wish), &expected);
@@ -285,7 +290,8 @@ fn a_text_that_is_stopped_anywhere_can_be_continued() {
 fn more_texts_than_fit_a_run_are_generated_all_the_same() {
     let subject = random("random q4_k", DType::Q4_K);
     let prompts: Vec<Vec<u32>> = (1..20).map(|n| subject.prompts[3][..n].to_vec()).collect();
-    let options = |microbatch| EngineOptions { sequences: 19, microbatch, outputs: microbatch.min(16), ..options(&[]) };
+    let options =
+        |microbatch| EngineOptions { sequences: 19, microbatch, outputs: microbatch.min(16), ..options(&[]) };
     let wish = Wish::drawn(&prompts, 8);
     let expected = generate_alone(&mut plain(&subject, options(512)), &wish);
     for microbatch in [8, 512] {

@@ -1,14 +1,19 @@
 //! Strategies from shared libraries: ours, and one that someone else might have written.
 
-use paceline_engine::{DrafterOptions, Engine, EngineOptions, RollbackOptions, SpeculationReport, StrategyOptions};
+use paceline_engine::{
+    DrafterOptions, Engine, EngineOptions, RollbackOptions, SpeculationReport, StrategyOptions,
+};
 use paceline_registry::Registry;
 use paceline_tests::engines::{builtin_cpu, options, plugin_library, third_party_library};
 use paceline_tests::prompts::prompts;
-use paceline_tests::strategies::{drafter_plugin, engine_at, open, rollback_plugin, strategies};
+use paceline_tests::strategies::{Drafters, drafter_plugin, engine_at, open, rollback_plugin, strategies};
 use paceline_tests::test_models::demo_q8_path;
 use paceline_tests::texts::{Text, Wish, assert_same, generate_alone};
 use std::path::Path;
-use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _, paceline_strategy_ngram_adaptive as _};
+use {
+    paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
+    paceline_strategy_ngram_adaptive as _,
+};
 
 /// Two texts, and what strategies did for them.
 fn texts(strategies: &StrategyOptions) -> (Vec<Text>, SpeculationReport) {
@@ -33,13 +38,14 @@ fn registry(library: &Path) -> Registry {
 fn strategies_from_their_files_do_what_the_built_in_ones_do() {
     let (plain, _) = texts(&StrategyOptions::default());
     let replay = registry(&plugin_library("paceline-strategy-gdn-replay-plugin"));
-    let given: [(&str, &str, &[(&str, &str)]); 3] = [
-        ("ngram-adaptive", "paceline-strategy-ngram-adaptive-plugin", &[("match", "2")]),
-        ("mtp-chain", "paceline-strategy-mtp-chain-plugin", &[("depth", "4")]),
-        ("mtp-chain", "paceline-strategy-mtp-chain-plugin", &[("depth", "3"), ("form", "loop")]),
+    let given: [(&str, Drafters<'_>); 3] = [
+        ("paceline-strategy-ngram-adaptive-plugin", &[("ngram-adaptive", &[("match", "2")])]),
+        ("paceline-strategy-mtp-chain-plugin", &[("mtp-chain", &[("depth", "4")])]),
+        ("paceline-strategy-mtp-chain-plugin", &[("mtp-chain", &[("depth", "3"), ("form", "loop")])]),
     ];
-    for (id, package, settings) in given {
-        let built_in = strategies(&[(id, settings)], true);
+    for (package, drafters) in given {
+        let id = drafters[0].0;
+        let built_in = strategies(drafters, true);
         let from_file = StrategyOptions {
             drafters: vec![DrafterOptions {
                 plugin: drafter_plugin(&registry(&plugin_library(package)), id),

@@ -13,7 +13,10 @@ fn settings(given: &[(&str, &str)]) -> Vec<(String, String)> {
 
 /// A drafter that is linked into the test, with these settings.
 pub fn drafter(id: &str, given: &[(&str, &str)]) -> DrafterOptions {
-    DrafterOptions { plugin: drafter_plugin(&Registry::new().expect("built-in plugins enter"), id), settings: settings(given) }
+    DrafterOptions {
+        plugin: drafter_plugin(&Registry::new().expect("built-in plugins enter"), id),
+        settings: settings(given),
+    }
 }
 
 /// The drafters of a plugin of a registry.
@@ -24,7 +27,10 @@ pub fn drafter_plugin(registry: &Registry, id: &str) -> DrafterPluginClient {
 
 /// The rollback strategy that is linked into the test.
 pub fn rollback(id: &str) -> RollbackOptions {
-    RollbackOptions { plugin: rollback_plugin(&Registry::new().expect("built-in plugins enter"), id), settings: Vec::new() }
+    RollbackOptions {
+        plugin: rollback_plugin(&Registry::new().expect("built-in plugins enter"), id),
+        settings: Vec::new(),
+    }
 }
 
 /// The rollback strategy of a plugin of a registry.

@@ -76,9 +76,13 @@ pub fn generate(engine: &mut Engine, wish: &Wish<'_>) -> Vec<Text> {
             &mut |text, position, row| logits[text].push((position, hash(row))),
         )
         .expect("it generates");
-    let texts = tokens.into_iter().zip(logits).zip(reports).zip(&ids).map(|(((tokens, logits), report), &id)| {
-        Text { tokens, logits, stop: report.stop, length: engine.sequence_length(id) }
-    });
+    let texts =
+        tokens.into_iter().zip(logits).zip(reports).zip(&ids).map(|(((tokens, logits), report), &id)| Text {
+            tokens,
+            logits,
+            stop: report.stop,
+            length: engine.sequence_length(id),
+        });
     let texts = texts.collect();
     ids.iter().for_each(|&id| engine.end_sequence(id));
     texts

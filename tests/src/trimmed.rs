@@ -15,7 +15,8 @@ pub fn with_draft_head_ids(gguf: &Gguf, kept: &[u32], ids: &[i32]) -> Arc<Gguf> 
     let head = gguf.require_tensor("token_embd.weight").expect("an embedding");
     let bytes = gguf.tensor_bytes(&head).expect("whole");
     let row = bytes.len() / head.dims[1] as usize;
-    let rows: Vec<u8> = kept.iter().flat_map(|&id| &bytes[id as usize * row..(id as usize + 1) * row]).copied().collect();
+    let rows: Vec<u8> =
+        kept.iter().flat_map(|&id| &bytes[id as usize * row..(id as usize + 1) * row]).copied().collect();
     let ids: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     let mut writer = Writer::copy_of(gguf).expect("it can be copied");
     let name = |part: &str| format!("blk.{block}.nextn.{part}");

@@ -110,7 +110,8 @@ pub fn prober() -> Option<Prober> {
 pub fn plugin_store() -> Result<PluginStore, Failure> {
     let folder = Environment::of_process().user_plugin_directory();
     folder.map(PluginStore::new).ok_or_else(|| {
-        let message = "there is no folder for plugins: neither `HOME` nor `XDG_DATA_HOME` is an absolute path";
+        let message =
+            "there is no folder for plugins: neither `HOME` nor `XDG_DATA_HOME` is an absolute path";
         Failure::new(Exit::Failed, message).hint("set `XDG_DATA_HOME` to a folder of yours")
     })
 }

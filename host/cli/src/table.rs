@@ -13,13 +13,15 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// A table with a header; the columns numbered in `right` hold figures.
+    /// A table with a header, or without one if it is empty; the columns numbered in `right` hold figures.
     pub fn new(header: &[&str], right: &'static [usize]) -> Self {
         let mut table = Table::new();
         table.load_style(NOTHING);
         let mut columns = Self { table, right };
-        let cells = columns.cells(header.iter().map(|text| (*text).to_owned()));
-        columns.table.set_header(cells);
+        if !header.is_empty() {
+            let cells = columns.cells(header.iter().map(|text| (*text).to_owned()));
+            columns.table.set_header(cells);
+        }
         columns
     }
 

@@ -56,11 +56,15 @@ fn listed(folder: &Folder, id: &str) -> String {
 fn a_drafter() {
     let folder = Folder::new();
     let library = build(&folder, "drafter", "my-drafter");
-    assert_eq!(listed(&folder, "my-drafter"), "my-drafter strategy 0.1.0 1.0 [folder]/libmy_drafter.so usable");
+    assert_eq!(
+        listed(&folder, "my-drafter"),
+        "my-drafter strategy 0.1.0 1.0 [folder]/libmy_drafter.so usable"
+    );
     assert_snapshot!(folder.run_searching(&["plugins", "test", "my-drafter", "-q"]), @"");
     // Whatever it guesses, the text is that of the model.
     let text = |more: &[&str]| {
-        let arguments = [&["run", "demo", "-q", "--temp", "0", "-n", "12", "-p", support::PROMPT], more].concat();
+        let arguments =
+            [&["run", "demo", "-q", "--temp", "0", "-n", "12", "-p", support::PROMPT], more].concat();
         folder.run(&arguments)
     };
     let drafted = text(&["--plugin", &library, "--strategy", "my-drafter", "--set", "my-drafter.most=4"]);
@@ -71,7 +75,10 @@ fn a_drafter() {
 fn a_rollback_strategy() {
     let folder = Folder::new();
     build(&folder, "rollback", "my-rollback");
-    assert_eq!(listed(&folder, "my-rollback"), "my-rollback strategy 0.1.0 1.0 [folder]/libmy_rollback.so usable");
+    assert_eq!(
+        listed(&folder, "my-rollback"),
+        "my-rollback strategy 0.1.0 1.0 [folder]/libmy_rollback.so usable"
+    );
     assert_snapshot!(folder.run_searching(&["plugins", "test", "my-rollback", "-q"]), @"");
 }
 
@@ -79,7 +86,10 @@ fn a_rollback_strategy() {
 fn a_backend() {
     let folder = Folder::new();
     build(&folder, "backend", "my-backend");
-    assert_eq!(listed(&folder, "my-backend"), "my-backend backend 0.1.0 1.0 [folder]/libmy_backend.so usable");
+    assert_eq!(
+        listed(&folder, "my-backend"),
+        "my-backend backend 0.1.0 1.0 [folder]/libmy_backend.so usable"
+    );
     let tested = folder.run_searching(&["plugins", "test", "my-backend", "--operation", "argmax"]);
     assert!(tested.starts_with("exit 0\n"), "{tested}");
     let devices = folder.run_searching(&["devices", "--backend", "my-backend"]);
@@ -111,7 +121,10 @@ fn the_crates_for_authors_come_from_a_folder_or_a_registry() {
         folder.run(&["plugins", "new", kind, "mine", "--path", &path, "--plugin-api", api]);
         let text = std::fs::read_to_string(Path::new(&path).join("Cargo.toml")).unwrap();
         let root = std::fs::canonicalize(PLUGIN_API).unwrap().display().to_string();
-        text.lines().filter(|line| line.starts_with("paceline")).map(|line| line.replace(&root, "[api]") + "\n").collect::<String>()
+        text.lines()
+            .filter(|line| line.starts_with("paceline"))
+            .map(|line| line.replace(&root, "[api]") + "\n")
+            .collect::<String>()
     };
     assert_snapshot!(manifest("backend", PLUGIN_API), @"");
     assert_snapshot!(manifest("drafter", "0.1"), @"");

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 
 use insta::assert_snapshot;
@@ -45,12 +46,24 @@ impl User {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", shown(&output)))
     }
 
-    /// Compiles a plugin with an empty backend.
+    /// Compiles a plugin with an empty backend, which says what it is in a file beside it.
     fn build(&self, file: &str, id: &str, version: &str) -> String {
+        let headers = Folder::new();
+        headers.write("descriptor.h", "");
+        let (path, root) = (self.0.file(file), Path::new(env!("CARGO_MANIFEST_DIR")));
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-DNO_SECTION", "-I", &headers.path().display().to_string(), "-I"])
+            .arg(root.join("../../plugin-api/include"))
+            .arg(format!("-DID=\"{id}\""))
+            .arg(format!("-DVERSION=\"{version}\""))
+            .arg(root.join("../registry/tests/fixtures/plugin.c"))
+            .args(["-o", &path])
+            .output()
+            .expect("there is a C compiler");
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
         let descriptor = format!(
             "id = \"{id}\"\nkind = \"backend\"\nversion = \"{version}\"\nabi = {{ oldest = \"1.0\", built = \"1.0\" }}\n"
         );
-        let path = support::compile_plugin(&self.0, file, id, version, &[]);
         self.0.write(&format!("{file}.plugin.toml"), descriptor);
         path
     }
@@ -144,12 +157,14 @@ fn what_has_changed_is_refused() {
     let source = user.0.write("libmine.so", std::fs::read(fixture_plugin()).unwrap());
     user.run(&["plugins", "install", &source]);
     let without_time = |text: String| {
-        text.lines().map(|line| match line.split_once("  2") {
-            Some((before, after)) => {
-                format!("{before}  [time]{}\n", after.split_once('Z').map_or("", |(_, rest)| rest))
-            }
-            None => format!("{line}\n"),
-        }).collect::<String>()
+        text.lines()
+            .map(|line| match line.split_once("  2") {
+                Some((before, after)) => {
+                    format!("{before}  [time]{}\n", after.split_once('Z').map_or("", |(_, rest)| rest))
+                }
+                None => format!("{line}\n"),
+            })
+            .collect::<String>()
     };
     assert_snapshot!(without_time(user.run(&["plugins", "verify"])), @"");
     let installed = user.0.file("data/paceline/plugins/libfixture@1.2.3.so");

@@ -195,7 +195,7 @@ fn a_strategy_that_refuses() {
     --- stderr
     error: strategy `dflash` cannot work here
     cause: the drafter's file has `general.architecture` `qwen35`: give one of architecture `dflash` with --draft
-    hint: leave it out; `--strategy auto` takes those that work with the model
+    hint: leave it out, or give another drafter; `paceline models pair` looks at a model and a drafter
     ");
 }
 

@@ -174,12 +174,10 @@ impl Error {
             Self::Pin { id, .. } => {
                 Some(format!("install what is pinned, or change the section `plugin.{id}` of registry.toml"))
             }
-            Self::Disabled(id) => {
-                Some(format!(
-                    "run `paceline plugins enable {id}`, or set `enabled = true` in the section `plugin.{id}` of \
+            Self::Disabled(id) => Some(format!(
+                "run `paceline plugins enable {id}`, or set `enabled = true` in the section `plugin.{id}` of \
                      registry.toml"
-                ))
-            }
+            )),
             Self::Unknown { id, known, .. } => nearest(id, known.iter().map(String::as_str))
                 .map(|near| format!("did you mean `{near}`?"))
                 .or_else(|| Some("a plugin in a shared library is loaded with `--plugin PATH`".to_owned())),
@@ -192,7 +190,8 @@ impl Error {
             }
             Self::NotInstalled { .. } => Some("see `paceline plugins list`".to_owned()),
             Self::NothingToInstall(_) => Some(
-                "build it (`cargo build --release`) and give `target/release`, or the shared library in it".to_owned(),
+                "build it (`cargo build --release`) and give `target/release`, or the shared library in it"
+                    .to_owned(),
             ),
             Self::Folder { .. } | Self::NotABackend { .. } => None,
             Self::NoBackend { .. } => {

@@ -48,6 +48,7 @@
 //!   if it is newer or was chosen in the lock file. Of several files with one id the newest is used; if that does not
 //!   tell which, none is.
 //! - One plugin or device that fails does not hide the others.
+//! - Defaults of [`settings`] follow from which backend runs which layers, never from what else there is.
 
 #![deny(unsafe_code)]
 
@@ -84,7 +85,9 @@ pub use error::{Error, Result};
 pub use fault::FileFault;
 pub use host_table::HOST_TABLE;
 pub use plugin::{Origin, Plugin};
-pub use probe::{Cause, Described, Earlier, Failure, FoundDriver, Phase, ProbedDevice, Prober, Verdict, probe_main};
+pub use probe::{
+    Cause, Described, Earlier, Failure, FoundDriver, Phase, ProbedDevice, Prober, Verdict, probe_main,
+};
 pub use registry::{BackendDevices, Registry};
 pub use search::Environment;
 pub use semver;

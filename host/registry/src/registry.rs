@@ -125,9 +125,8 @@ impl Registry {
 
     /// Takes out the built-in plugins that are switched off. What asks for one by its id gets an error that says so.
     pub fn drop_disabled(&mut self, candidates: &Candidates) {
-        let is_dropped = |plugin: &Plugin| {
-            plugin.origin.path().is_none() && candidates.is_disabled(&plugin.id())
-        };
+        let is_dropped =
+            |plugin: &Plugin| plugin.origin.path().is_none() && candidates.is_disabled(&plugin.id());
         self.plugins.retain(|plugin| !is_dropped(plugin));
     }
 

@@ -18,6 +18,8 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// `XDG_DATA_HOME`.
     pub data_home: Option<PathBuf>,
+    /// `XDG_CONFIG_HOME`.
+    pub config_home: Option<PathBuf>,
     /// `XDG_CACHE_HOME`.
     pub cache_home: Option<PathBuf>,
     /// `PACELINE_PLUGIN_DIRS`.
@@ -38,6 +40,7 @@ impl Environment {
             program_directory,
             home: path("HOME"),
             data_home: path("XDG_DATA_HOME"),
+            config_home: path("XDG_CONFIG_HOME"),
             cache_home: path("XDG_CACHE_HOME"),
             plugin_directories: std::env::var_os(SEARCH_VARIABLE),
         }
@@ -59,6 +62,11 @@ impl Environment {
     /// The directory in which this user's plugins are installed; `None` if there is no place for it.
     pub fn user_plugin_directory(&self) -> Option<PathBuf> {
         self.under(self.data_home.as_deref(), ".local/share").map(|data| data.join("paceline/plugins"))
+    }
+
+    /// The user's `registry.toml`, which need not be there; `None` if there is no place for it.
+    pub fn user_settings(&self) -> Option<PathBuf> {
+        self.under(self.config_home.as_deref(), ".config").map(|config| config.join("paceline/registry.toml"))
     }
 
     /// The directory for what is known about plugins; `None` if there is no place for it.
@@ -160,6 +168,7 @@ mod tests {
         ];
         assert_eq!(environment.search_directories(), expected.map(PathBuf::from));
         assert_eq!(environment.cache_directory(), Some("/home/me/.cache/paceline".into()));
+        assert_eq!(environment.user_settings(), Some("/home/me/.config/paceline/registry.toml".into()));
     }
 
     #[test]
@@ -167,12 +176,14 @@ mod tests {
         let relative = Environment {
             home: Some(".".into()),
             data_home: Some("data".into()),
+            config_home: Some("config".into()),
             cache_home: Some("cache".into()),
             plugin_directories: Some("".into()),
             ..Environment::default()
         };
         assert_eq!(relative.search_directories(), [PathBuf::from("/usr/lib/paceline/plugins")]);
         assert_eq!(relative.cache_directory(), None);
+        assert_eq!(relative.user_settings(), None);
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub fn check_folder(folder: &Path) -> Result<(), FileFault> {
     use std::os::unix::fs::MetadataExt;
 
     let user = rustix::process::geteuid().as_raw();
-    let metadata =
-        std::fs::metadata(folder).map_err(|source| FileFault::io("ask for the owner of its directory", source))?;
+    let metadata = std::fs::metadata(folder)
+        .map_err(|source| FileFault::io("ask for the owner of its directory", source))?;
     judge(Place::Directory, metadata.mode(), metadata.uid(), user).map(|_| ())
 }
 

@@ -48,9 +48,7 @@ impl Language {
         let texts = prefixes(LENGTH).into_iter().filter(|text| text.len() == LENGTH);
         texts
             .map(|text| {
-                let step = |at: usize| {
-                    probabilities(&self.logits[&text[..at]], options)[text[at] as usize]
-                };
+                let step = |at: usize| probabilities(&self.logits[&text[..at]], options)[text[at] as usize];
                 (0..LENGTH).map(step).map(f64::from).product()
             })
             .collect()
@@ -125,7 +123,8 @@ fn prefixes(length: usize) -> Vec<Vec<u32>> {
     let mut all = vec![Vec::new()];
     let mut last = all.clone();
     for _ in 0..length {
-        let longer = |text: &Vec<u32>| (0..VOCABULARY as u32).map(|t| [&text[..], &[t]].concat()).collect::<Vec<_>>();
+        let longer =
+            |text: &Vec<u32>| (0..VOCABULARY as u32).map(|t| [&text[..], &[t]].concat()).collect::<Vec<_>>();
         last = last.iter().flat_map(longer).collect();
         all.extend(last.iter().cloned());
     }
@@ -222,7 +221,8 @@ struct Subject {
 impl Subject {
     /// Enumerates all texts, and tells the drafter which tokens are likely behind each.
     fn new() -> Self {
-        let model = RandomModel { vocab: paceline_tests::random_model::MIN_VOCABULARY, ..RandomModel::default() };
+        let model =
+            RandomModel { vocab: paceline_tests::random_model::MIN_VOCABULARY, ..RandomModel::default() };
         let gguf = Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap());
         let prompt = model.tokens(4, 3);
         let mut bare = engine(gguf.clone(), &builtin_cpu(), options(&[]), &StrategyOptions::default());
@@ -239,7 +239,8 @@ impl Subject {
                 let next: Vec<u32> = (0..row.len() as u32).filter(|&t| row[t as usize] > 0.0).collect();
                 assert_eq!(next.len(), DRAWN);
                 for &token in &next {
-                    longer.push(([&text[..], &[token]].concat(), probability * f64::from(row[token as usize])));
+                    longer
+                        .push(([&text[..], &[token]].concat(), probability * f64::from(row[token as usize])));
                 }
                 likely.insert(tokens, next);
                 bare.end_sequence(sequence);

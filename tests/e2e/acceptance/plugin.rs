@@ -46,7 +46,8 @@ impl DrafterPlugin for RoughlyRight {
 impl Drawing {
     /// A number in \[0, 1), which the host's draws know nothing of.
     fn uniform(&mut self) -> f32 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.random >> 40) as f32 / (1u32 << 24) as f32
     }
 }
@@ -70,7 +71,8 @@ impl Drafter for Drawing {
         let mut text = self.texts[request.sequence as usize].clone();
         text.push(request.anchor);
         for _ in 0..request.most {
-            let likely = LIKELY.lock().expect("no test failed").as_ref().and_then(|all| all.get(&text).cloned());
+            let likely =
+                LIKELY.lock().expect("no test failed").as_ref().and_then(|all| all.get(&text).cloned());
             let Some(mut tokens) = likely else { break };
             tokens.push((0..).find(|token| !tokens.contains(token)).unwrap_or(0));
             let mut wanted = self.uniform();

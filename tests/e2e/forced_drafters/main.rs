@@ -4,13 +4,13 @@ mod plugin;
 
 use paceline_engine::{Acceptance, Engine, EngineOptions, SpeculationReport, StrategyOptions};
 use paceline_gguf::Gguf;
+use paceline_strategy_gdn_replay as _;
 use paceline_tests::engines::{builtin_cpu, options};
 use paceline_tests::random_model::RandomModel;
 use paceline_tests::strategies::{engine, strategies};
 use paceline_tests::texts::{Text, Wish, assert_same, generate, generate_alone};
 use plugin::TRUTH;
 use std::sync::{Arc, Mutex, MutexGuard};
-use paceline_strategy_gdn_replay as _;
 
 /// Drafters know one text at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -83,7 +83,11 @@ fn what_is_always_right_is_accepted_whole() {
         assert_eq!(report.acceptance(), Some(1.0));
         let length: u64 = most.parse().unwrap();
         assert_eq!(report.rounds, EMITTED.div_ceil(length + 1));
-        assert_eq!(report.rounds_with_draft, (EMITTED - 1).div_ceil(length + 1), "a last token needs no draft");
+        assert_eq!(
+            report.rounds_with_draft,
+            (EMITTED - 1).div_ceil(length + 1),
+            "a last token needs no draft"
+        );
     }
 }
 
@@ -224,7 +228,8 @@ fn several_texts_are_drafted_for_together() {
     let prompts = vec![subject.prompt.clone(); 3];
     let expected = vec![subject.expected[0].clone(); 3];
     for (guess, most) in [("right", "4"), ("half", "4"), ("wrong", "15"), ("right", "64")] {
-        let settings = [("guess", guess), ("most", most), ("free", if most == "64" { "true" } else { "false" })];
+        let settings =
+            [("guess", guess), ("most", most), ("free", if most == "64" { "true" } else { "false" })];
         let mut engine = subject.engine("forced", &settings);
         let found = generate(&mut engine, &wish(&prompts, EMITTED as usize + 1));
         assert_same(guess, &found, &expected);

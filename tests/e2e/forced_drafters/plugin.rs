@@ -50,8 +50,9 @@ impl DrafterPlugin for Forced {
         let setting = |name: &str, default: &str| {
             settings.iter().find(|(key, _)| key == name).map_or(default, |(_, value)| value).to_owned()
         };
-        let number =
-            |name: &str, default: &str| setting(name, default).parse().map_err(|_| Error::invalid(name.to_owned()));
+        let number = |name: &str, default: &str| {
+            setting(name, default).parse().map_err(|_| Error::invalid(name.to_owned()))
+        };
         Ok(ForcedDrafter {
             guess: setting("guess", "right"),
             fails: setting("fails", ""),
@@ -94,7 +95,9 @@ impl Drafter for ForcedDrafter {
         let truth = TRUTH.lock().expect("no drafter panics with it");
         let known = truth.get(position as usize..position as usize + tokens.len());
         if self.guess != "random" && known != Some(tokens) {
-            return Err(Error::invalid(format!("{tokens:?} were observed at {position}, the text has {known:?}")));
+            return Err(Error::invalid(format!(
+                "{tokens:?} were observed at {position}, the text has {known:?}"
+            )));
         }
         Ok(())
     }
@@ -112,9 +115,21 @@ impl Drafter for ForcedDrafter {
                 "wrong" | "right" => right ^ 1,
                 "half" => right ^ u32::from(index >= most / 2),
                 "random" => self.random(self.vocabulary),
-                "outside" => if index == most / 2 { self.vocabulary } else { right },
+                "outside" => {
+                    if index == most / 2 {
+                        self.vocabulary
+                    } else {
+                        right
+                    }
+                }
                 "far outside" => u32::MAX,
-                "end" => if index == most / 2 { 0 } else { right },
+                "end" => {
+                    if index == most / 2 {
+                        0
+                    } else {
+                        right
+                    }
+                }
                 _ => right,
             };
             let infinite = self.guess == "infinite" && index + 1 == most;
@@ -124,7 +139,10 @@ impl Drafter for ForcedDrafter {
     }
 
     fn resolve(&mut self, outcome: Outcome) -> Result<()> {
-        if outcome.accepted > outcome.verified || outcome.verified > outcome.drafted || outcome.drafted > outcome.wanted {
+        if outcome.accepted > outcome.verified
+            || outcome.verified > outcome.drafted
+            || outcome.drafted > outcome.wanted
+        {
             return Err(Error::invalid(format!("{outcome:?}")));
         }
         self.fail("resolve")

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::{
-    OutputArgs, PluginsInstallArgs, PluginsNewArgs, PluginsRemoveArgs, PluginsSwitchArgs, PluginsUseArgs, SettingArg,
+    OutputArgs, PluginsInstallArgs, PluginsNewArgs, PluginsRemoveArgs, PluginsSwitchArgs, PluginsUseArgs,
+    SettingArg,
 };
 
 /// Commands on plugins.

@@ -1,4 +1,5 @@
-//! What commands on installed plugins take.
+//! What commands on installed plugins take. No field may be called like a global option, such as `plugin`: clap would take
+//! one for the other.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -22,7 +23,7 @@ pub struct PluginsInstallArgs {
 pub struct PluginsRemoveArgs {
     /// Id of a plugin, with a version such as `echo@0.1.0`; without one, all installed versions
     #[arg(value_name = "NAME[@VERSION]")]
-    pub plugin: PluginVersion,
+    pub which: PluginVersion,
 }
 
 /// Arguments of `plugins enable` and `plugins disable`.
@@ -38,7 +39,7 @@ pub struct PluginsSwitchArgs {
 pub struct PluginsUseArgs {
     /// Id of a plugin and a version, or a range of versions such as `echo@^0.1` or `echo@>=0.1,<0.3`; `echo@*` for all
     #[arg(value_name = "NAME@VERSION")]
-    pub plugin: PluginVersions,
+    pub which: PluginVersions,
 }
 
 /// `NAME` or `NAME@VERSION`.
@@ -86,8 +87,8 @@ impl FromStr for PluginVersions {
             versions => Some(versions.to_owned()),
         };
         let versions = versions.map(|versions| versions.parse()).transpose();
-        let versions =
-            versions.map_err(|error| format!("what follows the `@` is neither a version nor a range: {error}"))?;
+        let versions = versions
+            .map_err(|error| format!("what follows the `@` is neither a version nor a range: {error}"))?;
         Ok(Self { id: id.to_owned(), versions })
     }
 }

@@ -18,8 +18,22 @@ const IGNORED: &str = include_str!("../../templates/gitignore.in");
 const TEST: &str = include_str!("../../templates/plugin_test.rs.in");
 /// Names that cargo or the compiler gives a meaning of its own, or that the crate depends on.
 const TAKEN: [&str; 16] = [
-    "alloc", "build", "core", "crate", "deps", "examples", "fn", "incremental", "paceline-conformance",
-    "paceline-plugin-api", "proc-macro", "self", "std", "super", "test", "type",
+    "alloc",
+    "build",
+    "core",
+    "crate",
+    "deps",
+    "examples",
+    "fn",
+    "incremental",
+    "paceline-conformance",
+    "paceline-plugin-api",
+    "proc-macro",
+    "self",
+    "std",
+    "super",
+    "test",
+    "type",
 ];
 
 /// The files in which kinds differ.
@@ -60,6 +74,8 @@ pub fn run(args: &PluginsNewArgs, app: &mut App) -> Result<Exit, Failure> {
         const API: &str = "paceline-plugin-api = {{plugin_api}}\n";
         const IMPORT: &str = "use paceline_plugin_api::abi::HostTable;\n";
         manifest = manifest.replace(API, &format!("paceline-conformance = {{{{conformance}}}}\n{API}"));
+        // The reference executor is slow enough with optimisation.
+        manifest.push_str("\n[profile.dev]\nopt-level = 1\n");
         let suite = "use paceline_conformance::suite::{Suite, SuiteOptions};\n";
         test = test.replace(IMPORT, &format!("{suite}{IMPORT}"));
     }
@@ -75,7 +91,15 @@ pub fn run(args: &PluginsNewArgs, app: &mut App) -> Result<Exit, Failure> {
     ] {
         write(&folder.join(file), &text)?;
     }
-    app.printer.status(format_args!("wrote the plugin `{name}` to {}; its README.md has the commands", folder.display()));
+    if api.is_guessed {
+        app.printer.warning(
+            "it depends on `paceline-plugin-api` from cargo's registry; `--plugin-api DIR` takes that of a checkout",
+        );
+    }
+    app.printer.status(format_args!(
+        "wrote the plugin `{name}` to {}; its README.md has the commands",
+        folder.display()
+    ));
     if Registry::new()?.find(name).is_ok() {
         app.printer.warning(format_args!(
             "a built-in plugin has the id `{name}`: this one takes its place when it is given with `--plugin`, chosen \
@@ -89,6 +113,8 @@ pub fn run(args: &PluginsNewArgs, app: &mut App) -> Result<Exit, Failure> {
 struct Dependencies {
     plugin_api: String,
     conformance: String,
+    /// Nobody said where they come from, and there is no checkout.
+    is_guessed: bool,
 }
 
 impl Dependencies {
@@ -100,14 +126,15 @@ impl Dependencies {
         match given {
             None => match in_checkout() {
                 Some(folder) => Self::in_folder(&folder),
-                None => Ok(Self::of_version(env!("CARGO_PKG_VERSION"))),
+                None => Ok(Self { is_guessed: true, ..Self::of_version(env!("CARGO_PKG_VERSION")) }),
             },
             Some(given) if is_plugin_api(Path::new(given)) => Self::in_folder(Path::new(given)),
             Some(version) if version.parse::<VersionReq>().is_ok() => Ok(Self::of_version(version)),
             Some(given) => {
                 let message = format!("{given} is neither the folder of `paceline-plugin-api` nor a version");
-                Err(Failure::new(Exit::Usage, message)
-                    .hint("give the folder `plugin-api` of a checkout of Paceline, or a version such as `0.1`"))
+                Err(Failure::new(Exit::Usage, message).hint(
+                    "give the folder `plugin-api` of a checkout of Paceline, or a version such as `0.1`",
+                ))
             }
         }
     }
@@ -115,18 +142,23 @@ impl Dependencies {
     fn in_folder(folder: &Path) -> Result<Self, Failure> {
         let shown = folder.display().to_string();
         let not_usable = |what: &str| Failure::new(Exit::Usage, format!("{shown} {what}"));
-        let folder = folder.canonicalize().map_err(|error| not_usable("cannot be found").caused_by(&error))?;
+        let folder =
+            folder.canonicalize().map_err(|error| not_usable("cannot be found").caused_by(&error))?;
         let path = |folder: &Path| -> Result<String, Failure> {
             let text = folder.to_str().ok_or_else(|| not_usable("has a path that is not UTF-8"))?;
             // A text of JSON is one of TOML too.
             Ok(format!("{{ path = {} }}", serde_json::Value::from(text)))
         };
-        Ok(Self { plugin_api: path(&folder)?, conformance: path(&folder.join("conformance"))? })
+        Ok(Self {
+            plugin_api: path(&folder)?,
+            conformance: path(&folder.join("conformance"))?,
+            is_guessed: false,
+        })
     }
 
     fn of_version(version: &str) -> Self {
         let version = serde_json::Value::from(version).to_string();
-        Self { plugin_api: version.clone(), conformance: version }
+        Self { plugin_api: version.clone(), conformance: version, is_guessed: false }
     }
 
     fn fill(&self, text: &str, name: &str) -> String {
@@ -151,7 +183,8 @@ fn check_name(name: &str, descriptor: &str) -> Result<(), Failure> {
             .hint("take lower case letters, digits and dashes, the first a letter"));
     }
     if TAKEN.contains(&name) {
-        let message = format!("a plugin cannot be called `{name}`: that is taken in Rust or by a crate that it needs");
+        let message =
+            format!("a plugin cannot be called `{name}`: that is taken in Rust or by a crate that it needs");
         return Err(Failure::new(Exit::Usage, message).hint("take another name"));
     }
     Ok(())
@@ -173,7 +206,8 @@ fn expect_empty(folder: &Path) -> Result<(), Failure> {
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| {
-            Failure::new(Exit::Failed, format!("cannot make the folder {}", folder.display())).caused_by(&error)
+            Failure::new(Exit::Failed, format!("cannot make the folder {}", folder.display()))
+                .caused_by(&error)
         })?;
     }
     let mut file = NewFile::create(path, false)?;

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 
 /// Runs the command.
 pub fn run(args: &PluginsRemoveArgs, app: &mut App) -> Result<Exit, Failure> {
-    for file in plugin_store()?.remove(&args.plugin.id, args.plugin.version.as_ref())? {
+    for file in plugin_store()?.remove(&args.which.id, args.which.version.as_ref())? {
         app.printer.status(format_args!("`{}` {} removed", file.id, file.version));
     }
     Ok(Exit::Ok)

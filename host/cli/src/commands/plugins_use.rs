@@ -11,9 +11,9 @@ use crate::failure::Failure;
 
 /// Runs the command. A choice that nothing meets is an error.
 pub fn run(args: &PluginsUseArgs, app: &mut App) -> Result<Exit, Failure> {
-    let (store, id) = (plugin_store()?, args.plugin.id.as_str());
+    let (store, id) = (plugin_store()?, args.which.id.as_str());
     expect_known(id, app)?;
-    let Some(wanted) = args.plugin.versions.clone() else {
+    let Some(wanted) = args.which.versions.clone() else {
         store.choose(id, None)?;
         app.printer.status(format_args!("the highest version of `{id}` is used"));
         return Ok(Exit::Ok);
@@ -28,8 +28,11 @@ pub fn run(args: &PluginsUseArgs, app: &mut App) -> Result<Exit, Failure> {
     versions.dedup();
     let Some(chosen) = versions.iter().rev().find(|version| wanted.matches(version)) else {
         let listed: Vec<String> = versions.iter().map(ToString::to_string).collect();
-        let message = format!("there is no version {wanted} of plugin `{id}`; there is {}", listed.join(", "));
-        return Err(Failure::new(Exit::Usage, message).hint("install it with `paceline plugins install FILE`"));
+        let message =
+            format!("there is no version {wanted} of plugin `{id}`; there is {}", listed.join(", "));
+        return Err(
+            Failure::new(Exit::Usage, message).hint("install it with `paceline plugins install FILE`")
+        );
     };
     store.choose(id, Some(wanted.clone()))?;
     app.printer.status(format_args!("of `{id}` {wanted} is used: {chosen} of the versions that there are"));

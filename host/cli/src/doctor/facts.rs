@@ -14,8 +14,22 @@ use crate::commands::plugins_state;
 
 /// Features that kernels are written for, and those that later ones may be.
 const FEATURES: [&str; 16] = [
-    "avx", "avx2", "avx512bf16", "avx512bw", "avx512dq", "avx512f", "avx512fp16", "avx512vl", "avx512vnni",
-    "avxvnni", "f16c", "fma", "neon", "dotprod", "i8mm", "sve",
+    "avx",
+    "avx2",
+    "avx512bf16",
+    "avx512bw",
+    "avx512dq",
+    "avx512f",
+    "avx512fp16",
+    "avx512vl",
+    "avx512vnni",
+    "avxvnni",
+    "f16c",
+    "fma",
+    "neon",
+    "dotprod",
+    "i8mm",
+    "sve",
 ];
 /// What is driven, names of the driver's library of which one will do, and files that such devices have.
 const DRIVERS: [(&str, &[&str], &[&str]); 3] = [
@@ -67,7 +81,8 @@ fn read(path: &str) -> Option<String> {
 }
 
 fn system() -> String {
-    let release = read("/proc/sys/kernel/osrelease").map_or_else(String::new, |release| format!(", {release}"));
+    let release =
+        read("/proc/sys/kernel/osrelease").map_or_else(String::new, |release| format!(", {release}"));
     format!("{} {}{release}", std::env::consts::OS, std::env::consts::ARCH)
 }
 

@@ -80,7 +80,8 @@ fn machine(facts: &Facts, findings: &mut Vec<Finding>) {
     if let Some(processor) = &facts.processor {
         add("processor", processor);
     }
-    let features = if facts.features.is_empty() { "none that is known".to_owned() } else { facts.features.join(" ") };
+    let features =
+        if facts.features.is_empty() { "none that is known".to_owned() } else { facts.features.join(" ") };
     add("features", &features);
     add("CPU backend", facts.cpu_backend.as_deref().unwrap_or("this program was built without it"));
     match facts.threads {
@@ -151,7 +152,8 @@ fn plugin(plugin: &PluginFact) -> Finding {
     match fault {
         None => fine(SECTION, name, &format!("{state}; {origin}{hash}")),
         Some(remedy) => {
-            let remedy = remedy.as_deref().unwrap_or("remove the file, or see `paceline plugins verify FILE`");
+            let remedy =
+                remedy.as_deref().unwrap_or("remove the file, or see `paceline plugins verify FILE`");
             problem(SECTION, name, origin, state, remedy)
         }
     }

@@ -51,7 +51,11 @@ const MEANINGS: [Meaning; 33] = [
     meaning("MKL_NUM_THREADS", "how many threads MKL starts", NO_EFFECT_THREADS),
     meaning("OPENBLAS_NUM_THREADS", "how many threads OpenBLAS starts", NO_EFFECT_THREADS),
     meaning("RAYON_NUM_THREADS", "how many threads Rayon starts", NO_EFFECT_THREADS),
-    meaning("LD_LIBRARY_PATH", "where libraries of plugins and drivers are looked for first", "the system obeys it"),
+    meaning(
+        "LD_LIBRARY_PATH",
+        "where libraries of plugins and drivers are looked for first",
+        "the system obeys it",
+    ),
     meaning("LD_PRELOAD", "puts a library in front of all others", "the system obeys it, for plugins too"),
     meaning("PACELINE_LOG", "what is logged", "the same as `--log`"),
     meaning("PACELINE_PLUGIN_DIRS", "further folders with plugins", "see `paceline plugins paths`"),

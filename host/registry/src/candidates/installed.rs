@@ -64,7 +64,9 @@ fn hold_to(candidate: &mut Candidate, file: &Installed, cache: &mut Cache) {
 
 fn choose_version(candidate: &mut Candidate, lock: &Lock) {
     let Some(descriptor) = &candidate.descriptor else { return };
-    let Some(wanted) = lock.choices.get(&descriptor.id).and_then(|choice| choice.version.as_ref()) else { return };
+    let Some(wanted) = lock.choices.get(&descriptor.id).and_then(|choice| choice.version.as_ref()) else {
+        return;
+    };
     if wanted.matches(&descriptor.version) {
         candidate.chosen = true;
     } else if matches!(candidate.state, State::Usable(_)) {

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::facts::{ContextFacts, LayerKind, Offer, Role, Split};
 use super::fault::Fault;
 use super::resolution::{Candidate, Decided, Loser, Resolution, Why};
-use super::schema::{DefaultValue, Schema};
+use super::schema::{DefaultValue, Schema, stage_name};
 use super::source::Source;
 use super::table;
 
@@ -72,6 +72,8 @@ impl Report<'_> {
                     "key": decided.key,
                     "plugin": decided.owner.plugin(),
                     "value": decided.winner.value,
+                    "text": self.value(decided),
+                    "stage": stage_name(decided.stage),
                     "from": decided.winner,
                     "instead_of": decided.losers,
                 })
@@ -114,13 +116,13 @@ impl Report<'_> {
         let _ = writeln!(text, "{key} = {value}{unit}");
         let _ = writeln!(text, "{} It takes {}.", setting.doc, setting.takes);
         text.push('\n');
-        let mut rows = Vec::new();
-        if let Some(decided) = decided {
-            rows.extend(self.reasons(decided));
+        let mut rows = decided.map(|decided| self.reasons(decided)).unwrap_or_default();
+        if let Some(because) = self.resolution.without_effect.get(key) {
+            rows.push(vec!["because".into(), because.clone()]);
         }
         for unused in self.resolution.unused().iter().filter(|unused| unused.key == key) {
             let value = unused.value.as_ref().map(ToString::to_string).unwrap_or_default();
-            rows.push(vec!["ignored".into(), format!("{value} by {}: {}", unused.source, unused.because)]);
+            rows.push(vec!["ignored".into(), format!("{value} by {}", unused.source)]);
         }
         let stage = match setting.stage_name() {
             "placement" => "before layers are placed",
@@ -145,7 +147,10 @@ impl Report<'_> {
             rows.push(vec![name.into(), format!("{layers} on {}", devices.join(", "))]);
         }
         if self.facts.split == Split::Tensor {
-            rows.push(vec![String::new(), format!("each layer split over {} devices", self.facts.group_size)]);
+            rows.push(vec![
+                String::new(),
+                format!("each layer split over {} devices", self.facts.group_size),
+            ]);
         }
         for (id, reason) in self.not_used {
             rows.push(vec!["not used".into(), format!("{id}: {reason}")]);
@@ -188,7 +193,7 @@ impl Report<'_> {
 
     fn reasons(&self, decided: &Decided) -> Vec<Vec<String>> {
         let winner = &decided.winner;
-        let mut rows = vec![vec!["from".to_owned(), self.from_in_full(decided)]];
+        let mut rows = vec![vec!["from".to_owned(), self.full_source(decided)]];
         let mut say = |name: &str, text: &Option<String>| {
             if let Some(text) = text {
                 rows.push(vec![name.to_owned(), text.clone()]);
@@ -199,13 +204,14 @@ impl Report<'_> {
         say("untested", &winner.untested);
         for loser in &decided.losers {
             let source = source_text(&loser.candidate, false);
-            let reason = format!("{} ({source}): {}", loser.candidate.text(), reason(loser, &decided.winner));
+            let reason =
+                format!("{} by {source}: {}", loser.candidate.text(), reason(loser, &decided.winner));
             rows.push(vec!["instead of".to_owned(), reason]);
         }
         rows
     }
 
-    fn from_in_full(&self, decided: &Decided) -> String {
+    fn full_source(&self, decided: &Decided) -> String {
         match (&decided.winner.value, &decided.default) {
             (None, DefaultValue::Decided(by)) => format!("built-in default: {by}"),
             _ => decided.winner.source.to_string(),

@@ -39,11 +39,12 @@ use semver::VersionReq;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::Fault;
+use super::fault::{Fault, Faults};
 use super::rule::{Rule, read_rules};
 use super::source::{Layer, Place};
 use super::toml_text::Text;
 use super::value::{AUTO, Value};
+use crate::Environment;
 
 /// The form of files that this version reads.
 const SCHEMA: i64 = 1;
@@ -51,6 +52,8 @@ const SCHEMA: i64 = 1;
 const SHIPPED: &str = include_str!("../../../../registry.toml");
 /// Its name in messages.
 const SHIPPED_NAME: &str = "registry.toml";
+/// The administrator's file.
+const SITE_FILE: &str = "/etc/paceline/registry.toml";
 /// The word for no strategy.
 const NONE: &str = "none";
 
@@ -109,6 +112,20 @@ impl ConfigFile {
     /// A fault of the build.
     pub fn shipped() -> Result<Self, Fault> {
         Self::parse(SHIPPED_NAME, SHIPPED, Layer::Shipped)
+    }
+
+    /// The shipped file, and those of the site (`/etc/paceline/registry.toml`) and of the user, if they are there.
+    ///
+    /// # Errors
+    /// As [`ConfigFile::read`], for each file.
+    pub fn all(environment: &Environment) -> Result<Vec<Self>, Faults> {
+        let mut files = vec![Self::shipped()];
+        files.extend(Self::read(Path::new(SITE_FILE), Layer::Site).transpose());
+        let user = environment.user_settings();
+        files.extend(user.and_then(|path| Self::read(&path, Layer::User).transpose()));
+        let (read, faults): (Vec<_>, Vec<_>) = files.into_iter().partition(Result::is_ok);
+        Faults::check(faults.into_iter().filter_map(Result::err).collect())?;
+        Ok(read.into_iter().filter_map(Result::ok).collect())
     }
 
     /// Reads a file of a site or a user; `None` if it is not there.
@@ -244,7 +261,7 @@ fn read_plugin(
     let table = text.table(id, value)?;
     text.only(
         table,
-        &format!(" of a plugin; its settings stand in `[plugin.{id}.settings]`"),
+        &format!(" in `[plugin.{id}]`, whose settings stand in `[plugin.{id}.settings]`"),
         &["version", "enabled", "path", "sha256", "settings"],
     )?;
     let mut entry = PluginEntry::default();
@@ -261,8 +278,10 @@ fn read_plugin(
     if let Some(value) = table.get("path") {
         let path = PathBuf::from(text.string("path", value)?);
         if !path.is_absolute() {
-            let message =
-                format!("the path `{}` depends on where the program is started: begin it with `/`", path.display());
+            let message = format!(
+                "the path `{}` depends on where the program is started: begin it with `/`",
+                path.display()
+            );
             return Err(text.fault(value.span().start, message));
         }
         entry.path = Some(path);
@@ -270,7 +289,8 @@ fn read_plugin(
     if let Some(value) = table.get("sha256") {
         let digits = text.string("sha256", value)?;
         if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            let message = format!("`{}` is no SHA-256, which has 64 hexadecimal digits", digits.escape_debug());
+            let message =
+                format!("`{}` is no SHA-256, which has 64 hexadecimal digits", digits.escape_debug());
             return Err(text.fault(value.span().start, message));
         }
         entry.sha256 = Some(digits.to_ascii_lowercase());

@@ -65,13 +65,14 @@ impl Given {
                 continue;
             }
             let known: Vec<String> = schema.settings().map(super::Setting::variable).collect();
-            let hint = did_you_mean(&variable, known.iter().map(String::as_str).chain(others.iter().copied()));
+            let hint =
+                did_you_mean(&variable, known.iter().map(String::as_str).chain(others.iter().copied()));
             // Asked as a key, a name tells whether its plugin is there.
             let key = rest.to_ascii_lowercase().replace("__", ".").replace('_', "-");
             match schema.find(&key) {
-                Err(Unknown::Plugin(_)) => found.notes.push(format!(
-                    "the variable {variable} has no effect: its plugin is not there{hint}"
-                )),
+                Err(Unknown::Plugin(message)) => {
+                    found.notes.push(format!("the variable {variable}: {message}"))
+                }
                 _ => faults.push(Fault::new(format!("the variable {variable} is no setting{hint}"))),
             }
         }

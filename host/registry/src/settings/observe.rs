@@ -184,6 +184,19 @@ pub(super) enum Observed {
     Unknown,
 }
 
+impl Observed {
+    /// Whether there is nothing that the fact could be about.
+    pub(super) fn is_nothing(&self) -> bool {
+        match self {
+            Self::Words(words) => words.is_empty(),
+            Self::Abilities(devices) => devices.is_empty(),
+            Self::Numbers(numbers) | Self::Bytes(numbers) => numbers.is_empty(),
+            Self::Versions(versions) => versions.is_empty(),
+            Self::Flag(_) | Self::Unknown => false,
+        }
+    }
+}
+
 impl fmt::Display for Observed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, words: Vec<String>| match words.split_last() {

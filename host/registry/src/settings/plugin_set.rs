@@ -49,8 +49,9 @@ impl PluginSet {
         let disabled: BTreeSet<String> = disabled.collect();
         let fallback = files.iter().rev().find_map(|file| file.fallback.clone()).unwrap_or_default();
         let faults = fallback.iter().filter(|id| disabled.contains(&id.it));
-        let faults = faults
-            .map(|id| Fault::at(&id.place, format!("`fallback` has `{}`, which another file switches off", id.it)));
+        let faults = faults.map(|id| {
+            Fault::at(&id.place, format!("`fallback` has `{}`, which another file switches off", id.it))
+        });
         Faults::check(faults.collect())?;
         let pins = entries.iter().filter(|(_, it)| !is_off(it)).map(|(id, entry)| {
             let PluginEntry { version, path, sha256, .. } = entry.clone();

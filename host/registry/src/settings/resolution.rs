@@ -1,5 +1,6 @@
 //! What came of settings: values, and the whole way to them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use paceline_plugin_api::settings::Stage;
@@ -15,6 +16,8 @@ use super::value::{AUTO, Value};
 pub struct Resolution {
     pub(super) decided: Vec<Decided>,
     pub(super) unused: Vec<Unused>,
+    /// Why settings that are there have no effect in this context.
+    pub(super) without_effect: BTreeMap<String, String>,
 }
 
 /// A setting with its value and where that comes from.

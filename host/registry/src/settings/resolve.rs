@@ -1,6 +1,6 @@
 //! Finds the value of every setting in one context.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use paceline_plugin_api::settings::Stage;
 
@@ -12,7 +12,7 @@ use super::host_settings::SPECULATION;
 use super::observe::{Concern, Observe};
 use super::resolution::{Candidate, Decided, Loser, Resolution, Unused, Why};
 use super::rule::Rule;
-use super::schema::{DefaultValue, Owner, Schema, Setting, Unknown, check_conflicts};
+use super::schema::{DefaultValue, Owner, Schema, Setting, Unknown, conflicts};
 use super::source::Source;
 use super::value::{AUTO, Value};
 
@@ -75,7 +75,7 @@ impl Resolver {
         }
         for (index, file) in files.iter().enumerate() {
             if files[..index].iter().any(|other| other.layer == file.layer) {
-                faults.push(Fault::new(format!("there are two {:?} files of settings", file.layer)));
+                faults.push(Fault::new(format!("there are two {} files of settings", file.layer)));
             }
             resolver.add_file(file, &mut faults);
         }
@@ -97,19 +97,21 @@ impl Resolver {
         let layer = file.layer;
         for plain in &file.plain {
             match self.schema.find(&plain.key) {
-                Ok(setting) => match plain.value.clone().map(|value| setting.takes.fit(value)).transpose() {
-                    Ok(value) => self.entries.push(Entry {
-                        key: plain.key.clone(),
-                        value,
-                        source: Source::File { layer, place: plain.place.clone() },
-                        rule: None,
-                    }),
-                    Err(takes) => {
-                        let value = plain.value.as_ref().map(Value::to_string).unwrap_or_default();
-                        let message = format!("`{}` cannot be `{value}`: {takes}", plain.key);
-                        faults.push(Fault::at(&plain.value_place, message));
+                Ok(setting) => {
+                    match plain.value.clone().map(|value| setting.takes.fit_written(value)).transpose() {
+                        Ok(value) => self.entries.push(Entry {
+                            key: plain.key.clone(),
+                            value,
+                            source: Source::File { layer, place: plain.place.clone() },
+                            rule: None,
+                        }),
+                        Err(takes) => {
+                            let value = plain.value.as_ref().map(Value::to_string).unwrap_or_default();
+                            let message = format!("`{}` cannot be `{value}`: {takes}", plain.key);
+                            faults.push(Fault::at(&plain.value_place, message));
+                        }
                     }
-                },
+                }
                 Err(Unknown::Plugin(message)) => self.notes.push(format!("{}: {message}", plain.place)),
                 Err(Unknown::Key(message)) => faults.push(Fault::at(&plain.place, message)),
             }
@@ -126,9 +128,7 @@ impl Resolver {
                 Err(fault) => faults.push(fault),
             }
         }
-        if let Err(fault) = check_conflicts(&rules.iter().collect::<Vec<_>>()) {
-            faults.push(fault);
-        }
+        faults.extend(conflicts(&rules));
         self.entries.extend(rules.into_iter().map(|rule| Entry {
             key: rule.set.clone(),
             value: Some(rule.value.clone()),
@@ -184,7 +184,7 @@ impl Resolver {
     pub fn before_placement(&self, model: &ModelFacts) -> Result<Resolution, Faults> {
         let settings = self.schema.settings().filter(|setting| setting.stage == Stage::Placement);
         let decided = settings.map(|setting| self.decide(setting, model)).collect::<Result<_, _>>()?;
-        Ok(Resolution { decided, unused: Vec::new() })
+        Ok(Resolution { decided, unused: Vec::new(), without_effect: BTreeMap::new() })
     }
 
     /// All settings of a context: what was decided before stays, and the rest is decided by the facts. `strategies` are
@@ -206,7 +206,8 @@ impl Resolver {
             .filter(|(id, _)| backends.contains(id.as_str()) || strategies.contains(*id))
             .map(|(_, fault)| fault.clone())
             .collect();
-        let mut resolution = Resolution { decided: Vec::new(), unused: Vec::new() };
+        let mut resolution =
+            Resolution { decided: Vec::new(), unused: Vec::new(), without_effect: BTreeMap::new() };
         for setting in self.schema.settings() {
             if let Some(because) = without_effect(setting, &backends, strategies) {
                 for entry in self.entries.iter().filter(|entry| entry.key == setting.key) {
@@ -225,6 +226,7 @@ impl Resolver {
                         });
                     }
                 }
+                resolution.without_effect.insert(setting.key.clone(), because);
                 continue;
             }
             match before.get(&setting.key) {
@@ -319,7 +321,8 @@ fn strongest<'e>(holding: &[&'e Entry]) -> Result<Option<&'e Entry>, Fault> {
     let is_general = |entry: &Entry| best.iter().any(|other| is_narrower(other, entry));
     let mut special = best.iter().filter(|entry| !is_general(entry));
     let first = special.next();
-    match first.and_then(|first| special.find(|other| other.value != first.value).map(|other| (first, other))) {
+    match first.and_then(|first| special.find(|other| other.value != first.value).map(|other| (first, other)))
+    {
         None => Ok(first.copied()),
         Some((first, other)) => Err(Fault::new(format!(
             "`{}` is {} by {} and {} by {}, and neither is an exception to the other",

@@ -45,7 +45,10 @@ impl Rule {
 
     /// Whether both can hold in some context.
     pub(super) fn can_hold_with(&self, other: &Self) -> bool {
-        !self.when.excludes(&other.when, self.concerns == other.concerns)
+        // All devices are those of recurrent layers too, while those of attention layers may be others.
+        let share_devices =
+            self.concerns == other.concerns || self.concerns.is_none() || other.concerns.is_none();
+        !self.when.excludes(&other.when, share_devices)
     }
 }
 

@@ -83,11 +83,15 @@ impl Setting {
 
     /// When it is decided, in a word.
     pub fn stage_name(&self) -> &'static str {
-        match self.stage {
-            Stage::Placement => "placement",
-            Stage::Context => "context",
-            Stage::Run => "run",
-        }
+        stage_name(self.stage)
+    }
+}
+
+pub(super) fn stage_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Placement => "placement",
+        Stage::Context => "context",
+        Stage::Run => "run",
     }
 }
 
@@ -114,7 +118,8 @@ pub(super) enum Unknown {
 impl Schema {
     /// The settings of the host.
     pub fn host() -> Self {
-        let settings = host_settings::all().into_iter().map(|setting| (setting.key.clone(), setting)).collect();
+        let settings =
+            host_settings::all().into_iter().map(|setting| (setting.key.clone(), setting)).collect();
         Self { settings, plugins: BTreeMap::new(), rules: BTreeMap::new(), faults: BTreeMap::new() }
     }
 
@@ -130,7 +135,9 @@ impl Schema {
         }
         let prefix = format!("{id}.");
         if let Some(key) = self.settings.keys().find(|key| *key == id || key.starts_with(&prefix)) {
-            return Err(Fault::new(format!("a plugin cannot be named `{id}`: `{key}` is a setting of the host")));
+            return Err(Fault::new(format!(
+                "a plugin cannot be named `{id}`: `{key}` is a setting of the host"
+            )));
         }
         let owner = match descriptor.kind {
             PluginKind::Backend => Owner::Backend(id.clone()),
@@ -242,7 +249,7 @@ impl Schema {
     /// Makes sure that a rule is possible, and gives its value the type of the setting.
     pub(super) fn check_rule(&self, rule: &mut Rule) -> Result<(), Fault> {
         let setting = self.get(&rule.set).map_err(|fault| Fault::at(&rule.set_place, fault.message))?;
-        rule.value = setting.takes.fit(rule.value.clone()).map_err(|takes| {
+        rule.value = setting.takes.fit_written(rule.value.clone()).map_err(|takes| {
             Fault::at(&rule.value_place, format!("`{}` cannot be `{}`: {takes}", rule.set, rule.value))
         })?;
         let later = |fact: &Fact| setting.stage == Stage::Placement && fact.known_from() != Stage::Placement;
@@ -281,8 +288,10 @@ impl Schema {
                 Err(fault) => return Err(fault),
             }
         }
-        check_conflicts(&rules.iter().collect::<Vec<_>>())?;
-        Ok(rules)
+        match conflicts(&rules).into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Ok(rules),
+        }
     }
 
     fn rule_of(&self, id: &str, text: &Text<'_>, rule: &Spanned<DeValue<'_>>) -> Result<Rule, Fault> {
@@ -297,8 +306,9 @@ impl Schema {
     }
 }
 
-/// Makes sure that of rules with one rank no two can hold at once and disagree.
-pub(super) fn check_conflicts(rules: &[&Rule]) -> Result<(), Fault> {
+/// Pairs of rules with one rank that can hold at once and disagree.
+pub(super) fn conflicts(rules: &[Rule]) -> Vec<Fault> {
+    let mut faults = Vec::new();
     for (index, second) in rules.iter().enumerate() {
         for first in &rules[..index] {
             let settled = first.is_narrower_than(second) || second.is_narrower_than(first);
@@ -307,7 +317,7 @@ pub(super) fn check_conflicts(rules: &[&Rule]) -> Result<(), Fault> {
                 && !settled
                 && first.can_hold_with(second)
             {
-                return Err(Fault::at(
+                faults.push(Fault::at(
                     &second.place,
                     format!(
                         "this rule gives `{}` the value `{}`, the one at {} gives `{}`, and both can hold: give one of \
@@ -318,7 +328,7 @@ pub(super) fn check_conflicts(rules: &[&Rule]) -> Result<(), Fault> {
             }
         }
     }
-    Ok(())
+    faults
 }
 
 fn declared(setting: &crate::DeclaredSetting, owner: &Owner, id: &str) -> Setting {

@@ -33,6 +33,16 @@ pub enum Layer {
     User,
 }
 
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shipped => "shipped",
+            Self::Site => "site",
+            Self::User => "user",
+        })
+    }
+}
+
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -111,7 +121,9 @@ impl Source {
     /// Where it stands in a text.
     pub fn place(&self) -> Option<&Place> {
         match self {
-            Self::PluginRule { place, .. } | Self::Rule { place, .. } | Self::File { place, .. } => Some(place),
+            Self::PluginRule { place, .. } | Self::Rule { place, .. } | Self::File { place, .. } => {
+                Some(place)
+            }
             _ => None,
         }
     }

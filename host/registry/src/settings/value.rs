@@ -115,6 +115,17 @@ impl Takes {
         };
         fits.ok_or_else(|| format!("it takes {self}"))
     }
+
+    /// As [`Takes::fit`], for a value of a file, where a number in quotes is a text.
+    ///
+    /// # Errors
+    /// As [`Takes::read`].
+    pub(super) fn fit_written(&self, value: Value) -> Result<Value, String> {
+        let is_quoted = matches!(&value, Value::Text(text) if text.parse::<f64>().is_ok());
+        let is_number = matches!(self, Self::Integer { .. } | Self::Float { .. });
+        let quotes = if is_quoted && is_number { ", without quotes" } else { "" };
+        self.fit(value).map_err(|takes| takes + quotes)
+    }
 }
 
 impl fmt::Display for Takes {

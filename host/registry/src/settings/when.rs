@@ -50,7 +50,8 @@ impl When {
     /// Reads the table behind `when`.
     pub(super) fn read(text: &Text<'_>, value: &Spanned<DeValue<'_>>) -> Result<Self, Fault> {
         let DeValue::Table(table) = value.get_ref() else {
-            let message = format!("`when` takes a table, as in `{{ sequences = 1 }}`, not {}", kind_of(value));
+            let message =
+                format!("`when` takes a table, as in `{{ sequences = 1 }}`, not {}", kind_of(value));
             return Err(text.fault(value.span().start, message));
         };
         let mut conditions = Vec::new();
@@ -75,7 +76,12 @@ impl When {
             (!test.holds(&observed)).then_some((fact, test, observed))
         });
         let (fact, test, observed) = unmet?;
-        Some(Unmet { condition: condition_text(*fact, test), actual: observed.to_string() })
+        let actual = if fact.is_of_devices() && observed.is_nothing() {
+            "no such layer".to_owned()
+        } else {
+            observed.to_string()
+        };
+        Some(Unmet { condition: condition_text(*fact, test), actual })
     }
 
     /// Whether these conditions hold nowhere but where the others do, and not everywhere there.
@@ -87,9 +93,10 @@ impl When {
         other.0.iter().all(|(fact, wider)| self.test(*fact).is_some_and(|test| test.implies(wider)))
     }
 
-    /// Whether one fact makes sure that both never hold. Facts of devices say so only about the same devices.
-    pub(super) fn excludes(&self, other: &Self, same_devices: bool) -> bool {
-        let comparable = self.0.iter().filter(|(fact, _)| same_devices || !fact.is_of_devices());
+    /// Whether one fact makes sure that both never hold. Facts of devices say so only if both
+    /// rules are about some of the same devices.
+    pub(super) fn excludes(&self, other: &Self, share_devices: bool) -> bool {
+        let comparable = self.0.iter().filter(|(fact, _)| share_devices || !fact.is_of_devices());
         comparable.into_iter().any(|(fact, test)| other.test(*fact).is_some_and(|it| test.excludes(it)))
     }
 
@@ -221,9 +228,9 @@ fn read_test(text: &Text<'_>, fact: Fact, value: &Spanned<DeValue<'_>>) -> Resul
         Shape::Version => {
             let takes = "versions, as in \">=0.1, <0.2\"";
             let range = value.get_ref().as_str().ok_or_else(|| wrong(takes))?;
-            let range = range.parse().map_err(|error| {
-                fault(format!("`{range}` is no range of versions: {error}"))
-            })?;
+            let range = range
+                .parse()
+                .map_err(|error| fault(format!("`{range}` is no range of versions: {error}")))?;
             Ok(Test::Version(range))
         }
         Shape::Number | Shape::Bytes => {
@@ -249,14 +256,14 @@ fn read_test(text: &Text<'_>, fact: Fact, value: &Spanned<DeValue<'_>>) -> Resul
 /// One word or a list of words.
 fn words(text: &Text<'_>, fact: Fact, value: &Spanned<DeValue<'_>>) -> Result<BTreeSet<String>, Fault> {
     let wrong = |value: &Spanned<DeValue<'_>>| {
-        let message = format!("the fact `{}` takes a word or a list of words, not {}", fact.name(), kind_of(value));
+        let message =
+            format!("the fact `{}` takes a word or a list of words, not {}", fact.name(), kind_of(value));
         text.fault(value.span().start, message)
     };
     match value.get_ref() {
         DeValue::String(word) => Ok([word.to_string()].into()),
-        DeValue::Array(list) if list.is_empty() => {
-            Err(text.fault(value.span().start, format!("the fact `{}` can never be in an empty list", fact.name())))
-        }
+        DeValue::Array(list) if list.is_empty() => Err(text
+            .fault(value.span().start, format!("the fact `{}` can never be in an empty list", fact.name()))),
         DeValue::Array(list) => {
             list.iter().map(|it| it.get_ref().as_str().map(str::to_owned).ok_or_else(|| wrong(it))).collect()
         }

@@ -90,9 +90,7 @@ impl PluginStore {
         if !found.is_dir() {
             return Ok(vec![found]);
         }
-        let is_plugin = |path: &PathBuf| {
-            !matches!(examine(path), Err(rejected) if matches!(rejected.fault, FileFault::NoPlugin))
-        };
+        let is_plugin = |path: &PathBuf| !matches!(examine(path), Err(rejected) if matches!(rejected.fault, FileFault::NoPlugin));
         let files: Vec<PathBuf> = search::libraries(&found).into_iter().filter(is_plugin).collect();
         if files.is_empty() { Err(Error::NothingToInstall(path.to_owned())) } else { Ok(files) }
     }
@@ -112,7 +110,8 @@ impl PluginStore {
             let (id, version) = (descriptor.id.clone(), descriptor.version.clone());
             let name = file_name(&id, &version);
             // Nothing that lies in such a folder is loaded.
-            trust::check_folder(&store.folder).map_err(|fault| Error::file(&store.folder.join(&name), fault))?;
+            trust::check_folder(&store.folder)
+                .map_err(|fault| Error::file(&store.folder.join(&name), fault))?;
             let staging = Staging::new(&store.folder).map_err(|error| store.failed("write to", error))?;
             let staged = staging.path(&name);
             let copied = |file: &Path, name: &str| {
@@ -137,7 +136,13 @@ impl PluginStore {
                     && check(&store.folder, earlier).is_ok();
                 if same {
                     let file = earlier.clone();
-                    return Ok(Installation { file, path, was_there: true, untried: false, warnings: Vec::new() });
+                    return Ok(Installation {
+                        file,
+                        path,
+                        was_there: true,
+                        untried: false,
+                        warnings: Vec::new(),
+                    });
                 }
             }
             if path.exists() && !replace {

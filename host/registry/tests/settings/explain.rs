@@ -116,7 +116,7 @@ fn a_recurrent_model_on_the_processor() {
     speculation.rollback         replay  rule registry.toml:18 (backend = cpu, arch = qwen35, …)  snapshots (built-in default)
     speculation.select           value   built-in default                                         -
 
-    measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs), with less work
+    measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
     untested  mtp-chain.kv_only: the time that it saves
     measured  speculation.rollback: the logits and texts of tests/e2e/rollback.rs and speculation.rs are the same, to the bit, as with snapshots
     untested  speculation.rollback: speed against snapshots; other backends and families, where snapshots stay the default
@@ -125,7 +125,8 @@ fn a_recurrent_model_on_the_processor() {
 
 #[test]
 fn a_model_without_recurrent_layers_and_strategies() {
-    let situation = Situation::new(World::shipped(), "llama Q8_0", on(llama(), &offer("cpu", 0))).strategies(&[], &[]);
+    let situation =
+        Situation::new(World::shipped(), "llama Q8_0", on(llama(), &offer("cpu", 0))).strategies(&[], &[]);
     assert_snapshot!(situation.text(), @r"
     model       llama Q8_0: llama, 8 layers
     placement   layers 0-7 on cpu:0 (cpu 0.1.0)
@@ -258,7 +259,8 @@ fn two_cards_that_share_every_layer() {
 
 #[test]
 fn several_sequences() {
-    let facts = Placement::new(qwen35()).layers(0..8, &offer("cpu", 0)).sequences(4).context(4096).commit().unwrap();
+    let facts =
+        Placement::new(qwen35()).layers(0..8, &offer("cpu", 0)).sequences(4).context(4096).commit().unwrap();
     let mut situation = cpu();
     situation.world = situation.world.set("sequences", "4");
     assert_snapshot!(Situation { facts, ..situation }.text(), @r"
@@ -291,7 +293,7 @@ fn several_sequences() {
     speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:18 needs sequences = 1, here 4)
     speculation.select           value      built-in default                              -
 
-    measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs), with less work
+    measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
     untested  mtp-chain.kv_only: the time that it saves
     ");
 }
@@ -302,11 +304,13 @@ fn values_from_everywhere() {
     situation.world = situation
         .world
         .file(Layer::Site, "[settings]\ncontext = 2048\n[plugin.mtp-chain.settings]\ndepth = 2\n")
-        .file(Layer::User, "[plugin.mtp-chain.settings]\ndepth = 3\n[plugin.ngram-adaptive.settings]\nmatch = 6\n")
+        .file(
+            Layer::User,
+            "[plugin.mtp-chain.settings]\ndepth = 3\n[plugin.ngram-adaptive.settings]\nmatch = 6\n",
+        )
         .variable("PACELINE_SPECULATION__ROLLBACK", "snapshots")
         .set("mtp-chain.depth", "4");
-    situation.facts =
-        Placement::new(qwen35()).layers(0..8, &offer("cpu", 0)).context(2048).commit().unwrap();
+    situation.facts = Placement::new(qwen35()).layers(0..8, &offer("cpu", 0)).context(2048).commit().unwrap();
     assert_snapshot!(situation.text(), @r"
     model       demo-qwen35 Q8_0: qwen35, 8 layers (6 recurrent, 2 attention), MTP head
     placement   layers 0-7 on cpu:0 (cpu 0.1.0)
@@ -334,12 +338,12 @@ fn values_from_everywhere() {
     speculation.acceptance       agree      built-in default                       -
     speculation.controller       on         built-in default                       -
     speculation.most_verified    15         built-in default                       -
-    speculation.rollback         snapshots  PACELINE_SPECULATION__ROLLBACK         replay (rule registry.toml:18 (backend = cpu, arch = qwen35, …)) and 1 more
+    speculation.rollback         snapshots  PACELINE_SPECULATION__ROLLBACK         replay (rule registry.toml:18) and 1 more
     speculation.select           value      built-in default                       -
 
     overridden  `mtp-chain.depth` is 4 by --set; 3 by ~/.config/paceline/registry.toml:3 is overridden
     overridden  `mtp-chain.depth` is 4 by --set; 2 by /etc/paceline/registry.toml:5 is overridden
-    measured    mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs), with less work
+    measured    mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
     untested    mtp-chain.kv_only: the time that it saves
     ");
 }
@@ -379,7 +383,7 @@ fn a_site_that_sets_what_is_not_used_here() {
 
     no effect  `cuda.streams` is 4 by /etc/paceline/registry.toml:3: `cuda` runs no layers here
     no effect  `dflash.depth` is 7 by PACELINE_DFLASH__DEPTH: `dflash` is not used here
-    measured   mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs), with less work
+    measured   mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
     untested   mtp-chain.kv_only: the time that it saves
     measured   speculation.rollback: the logits and texts of tests/e2e/rollback.rs and speculation.rs are the same, to the bit, as with snapshots
     untested   speculation.rollback: speed against snapshots; other backends and families, where snapshots stay the default
@@ -388,7 +392,8 @@ fn a_site_that_sets_what_is_not_used_here() {
 
 #[test]
 fn a_default_that_cannot_be_had() {
-    let situation = Situation { impossible: Some(("speculation.rollback", "no memory for records")), ..cpu() };
+    let situation =
+        Situation { impossible: Some(("speculation.rollback", "no memory for records")), ..cpu() };
     assert_snapshot!(situation.text(), @r"
     model       demo-qwen35 Q8_0: qwen35, 8 layers (6 recurrent, 2 attention), MTP head
     placement   layers 0-7 on cpu:0 (cpu 0.1.0)
@@ -419,7 +424,7 @@ fn a_default_that_cannot_be_had() {
     speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:18, refused: no memory for records)
     speculation.select           value      built-in default                              -
 
-    measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs), with less work
+    measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
     untested  mtp-chain.kv_only: the time that it saves
     ");
 }
@@ -454,7 +459,7 @@ fn a_drafter_has_facts_of_its_own() {
     speculation.acceptance     agree      built-in default                                                                   -
     speculation.controller     on         built-in default                                                                   -
     speculation.most_verified  15         built-in default                                                                   -
-    speculation.rollback       snapshots  built-in default                                                                   replay (rule registry.toml:18 needs backend = cpu, here nothing)
+    speculation.rollback       snapshots  built-in default                                                                   replay (rule registry.toml:18 needs backend = cpu, here no such layer)
     speculation.select         value      built-in default                                                                   -
     sycl.capture               on         rule in plugin sycl, line 19 (sequences = 1)                                       off (default of sycl)
     sycl.streams               1          default of sycl                                                                    -
@@ -473,7 +478,7 @@ fn why_a_setting_has_its_value() {
     because     backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, for recurrent layers
     measured    the logits and texts of tests/e2e/rollback.rs and speculation.rs are the same, to the bit, as with snapshots
     untested    speed against snapshots; other backends and families, where snapshots stay the default
-    instead of  snapshots (built-in default): rule registry.toml:18 is stronger
+    instead of  snapshots by built-in default: rule registry.toml:18 is stronger
     decided     when the context is made, by what runs its layers
     set it      --set speculation.rollback=VALUE, PACELINE_SPECULATION__ROLLBACK=VALUE
     ");
@@ -483,7 +488,7 @@ fn why_a_setting_has_its_value() {
     How recurrent state is taken back after wrong guesses. It takes one of replay, snapshots.
 
     from        built-in default
-    instead of  replay (rule registry.toml:18 (backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, for recurrent layers)): it needs backend = cpu, and that is cuda here
+    instead of  replay by rule registry.toml:18 (backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, for recurrent layers): it needs backend = cpu, and that is cuda here
     decided     when the context is made, by what runs its layers
     set it      --set speculation.rollback=VALUE, PACELINE_SPECULATION__ROLLBACK=VALUE
     ");
@@ -494,7 +499,7 @@ fn why_a_setting_has_its_value() {
     from        rule in plugin cuda, line 19
     because     sequences = 1
     measured    a bench of cuda
-    instead of  off (default of cuda): rule in plugin cuda, line 19 is stronger
+    instead of  off by default of cuda: rule in plugin cuda, line 19 is stronger
     decided     when the context is made, by what runs its layers
     set it      --set cuda.capture=VALUE, PACELINE_CUDA__CAPTURE=VALUE
     ");
@@ -502,6 +507,7 @@ fn why_a_setting_has_its_value() {
     sycl.capture = not used in this context
     Capture a token once. It takes on or off.
 
+    because  `sycl` runs no layers here
     decided  when the context is made, by what runs its layers
     set it   --set sycl.capture=VALUE, PACELINE_SYCL__CAPTURE=VALUE
     ");
@@ -524,9 +530,9 @@ fn why_a_setting_has_its_value() {
     Length of drafts; 0 lets the host adapt it, up to 8. It takes a whole number from 0 to 15.
 
     from        --set
-    instead of  auto (PACELINE_MTP_CHAIN__DEPTH): auto means not set
-    instead of  3 (~/.config/paceline/registry.toml:3): --set is stronger
-    instead of  0 (default of mtp-chain): --set is stronger
+    instead of  auto by PACELINE_MTP_CHAIN__DEPTH: auto means not set
+    instead of  3 by ~/.config/paceline/registry.toml:3: --set is stronger
+    instead of  0 by default of mtp-chain: --set is stronger
     decided     when the context is made, by what runs its layers
     set it      --set mtp-chain.depth=VALUE, PACELINE_MTP_CHAIN__DEPTH=VALUE
     ");
@@ -575,6 +581,8 @@ fn programs_get_the_same() {
       ],
       "key": "speculation.rollback",
       "plugin": null,
+      "stage": "context",
+      "text": "replay",
       "value": "replay"
     }
     "#);

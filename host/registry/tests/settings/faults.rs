@@ -49,8 +49,8 @@ fn search_and_select() {
 
 #[test]
 fn plugins() {
-    assert_snapshot!(body("[plugin.cuda]\nversoin = \">=1\"\n"), @"registry.toml:3:1: the key `versoin` is not known of a plugin; its settings stand in `[plugin.cuda.settings]`; did you mean `version`?");
-    assert_snapshot!(body("[plugin.cuda]\nstreams = 4\n"), @"registry.toml:3:1: the key `streams` is not known of a plugin; its settings stand in `[plugin.cuda.settings]`; there is `version`, `enabled`, `path`, `sha256`, `settings`");
+    assert_snapshot!(body("[plugin.cuda]\nversoin = \">=1\"\n"), @"registry.toml:3:1: the key `versoin` is not known in `[plugin.cuda]`, whose settings stand in `[plugin.cuda.settings]`; did you mean `version`?");
+    assert_snapshot!(body("[plugin.cuda]\nstreams = 4\n"), @"registry.toml:3:1: the key `streams` is not known in `[plugin.cuda]`, whose settings stand in `[plugin.cuda.settings]`; there is `version`, `enabled`, `path`, `sha256`, `settings`");
     assert_snapshot!(body("[plugin.Cuda]\nenabled = true\n"), @"registry.toml:2:9: the id `Cuda` must be in lower case, as `cuda`");
     assert_snapshot!(body("[plugin.cuda]\nversion = \"new\"\n"), @"registry.toml:3:11: `new` is no range of versions: unexpected character 'n' while parsing major version number");
     assert_snapshot!(body("[plugin.cuda]\nenabled = \"no\"\n"), @"registry.toml:3:11: `enabled` takes true or false, not the text `no`");
@@ -103,7 +103,7 @@ fn conditions() {
 fn settings_and_their_values() {
     assert_snapshot!(checked("[settings]\ncontxt = 1\n"), @"/etc/paceline/registry.toml:3:1: the setting `contxt` is not known; did you mean `context`?");
     assert_snapshot!(checked("[settings]\ncontext = 0\n"), @"/etc/paceline/registry.toml:3:11: `context` cannot be `0`: it takes a whole number from 1 to 2147483647");
-    assert_snapshot!(checked("[settings]\ncontext = \"4096\"\n"), @"/etc/paceline/registry.toml:3:11: `context` cannot be `4096`: it takes a whole number from 1 to 2147483647");
+    assert_snapshot!(checked("[settings]\ncontext = \"4096\"\n"), @"/etc/paceline/registry.toml:3:11: `context` cannot be `4096`: it takes a whole number from 1 to 2147483647, without quotes");
     assert_snapshot!(checked("[settings]\nkv_types = \"q8_0/banana\"\n"), @"/etc/paceline/registry.toml:3:12: `kv_types` cannot be `q8_0/banana`: it takes one of f16, f32, q8_0, or two of them as `A/B`");
     assert_snapshot!(checked("[settings.speculation]\ncontroler = true\n"), @"/etc/paceline/registry.toml:3:1: the setting `speculation.controler` is not known; did you mean `speculation.controller`?");
     assert_snapshot!(checked("[settings.speculation]\ncontroller = \"banana\"\n"), @"/etc/paceline/registry.toml:3:14: `speculation.controller` cannot be `banana`: it takes on or off");
@@ -143,8 +143,10 @@ fn nothing_is_held_back() {
 #[test]
 fn rules_of_plugins() {
     let fault = |rule: &str| {
-        let setting = "[[setting]]\nkey = \"a\"\ntype = \"bool\"\ndefault = false\nstage = \"context\"\ndoc = \"\"\n";
-        let world = World::new([plugin("x", "backend", &format!("{setting}[[rule]]\n{rule}\n")), backend("cuda")]);
+        let setting =
+            "[[setting]]\nkey = \"a\"\ntype = \"bool\"\ndefault = false\nstage = \"context\"\ndoc = \"\"\n";
+        let world =
+            World::new([plugin("x", "backend", &format!("{setting}[[rule]]\n{rule}\n")), backend("cuda")]);
         let resolver = world.resolver().unwrap();
         let faults: Vec<String> = resolver.plugin_faults().map(ToString::to_string).collect();
         faults.join("\n")

@@ -115,7 +115,8 @@ fn the_rule_with_more_conditions_is_the_exception() {
 
 #[test]
 fn rules_that_can_both_hold_must_agree() {
-    let text = rule("replay.mode", "\"on\"", "backend = \"cuda\"") + &rule("replay.mode", "\"off\"", "sequences = 1");
+    let text = rule("replay.mode", "\"on\"", "backend = \"cuda\"")
+        + &rule("replay.mode", "\"off\"", "sequences = 1");
     let world = World::new([strategy("replay"), backend("cuda")]).file(Layer::Site, &text);
     assert_snapshot!(world.resolver().unwrap_err(), @"/etc/paceline/registry.toml:6:1: this rule gives `replay.mode` the value `off`, the one at /etc/paceline/registry.toml:2 gives `on`, and both can hold: give one of them all conditions of the other and a further one, so that it is the exception");
     let agree = text.replace("\"off\"", "\"on\"");
@@ -163,6 +164,17 @@ fn a_rule_for_layers_on_two_backends_must_hold_for_both() {
     assert_eq!(world("recurrent_layers = \"split\"").value(&split, "replay.mode"), "on");
 }
 
+/// A rule for recurrent layers and one for all layers are about some of the same devices.
+#[test]
+fn rules_for_other_layers_exclude_each_other_too() {
+    let recurrent = rule("replay.mode", "\"on\"", "backend = \"cuda\"") + "concerns = \"recurrent\"\n";
+    let all = rule("replay.mode", "\"off\"", "backend = \"sycl\"");
+    let attention = format!("{all}concerns = \"attention\"\n");
+    let world = |text: String| World::new([strategy("replay")]).file(Layer::Site, &text);
+    world(recurrent.clone() + &all).resolver().unwrap();
+    world(recurrent + &attention).resolver().unwrap_err();
+}
+
 /// Only the layers concerned count, where a rule says which.
 #[test]
 fn a_rule_may_be_about_recurrent_layers_only() {
@@ -191,9 +203,8 @@ fn values_that_cannot_be_had_give_way_unless_somebody_asked_for_them() {
     assert_snapshot!(fault, @"`speculation.rollback` is snapshots by built-in default, which cannot be had here: there is no memory");
     let mut asked = World::shipped().set("speculation.rollback", "replay").resolve(&facts);
     assert_snapshot!(asked.refuse("speculation.rollback", "this program was built without `gdn-replay`").unwrap_err(), @"`speculation.rollback` is replay by --set, which cannot be had here: this program was built without `gdn-replay`");
-    let mut site = World::shipped()
-        .file(Layer::Site, "[settings.speculation]\nrollback = \"replay\"\n")
-        .resolve(&facts);
+    let mut site =
+        World::shipped().file(Layer::Site, "[settings.speculation]\nrollback = \"replay\"\n").resolve(&facts);
     assert_snapshot!(site.refuse("speculation.rollback", "this program was built without `gdn-replay`").unwrap_err(), @"/etc/paceline/registry.toml:3:1: `speculation.rollback` is replay by /etc/paceline/registry.toml:3, which cannot be had here: this program was built without `gdn-replay`");
 }
 
