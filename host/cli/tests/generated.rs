@@ -58,6 +58,7 @@ fn one_page_per_command_goes_into_a_folder() {
     paceline-completions.1
     paceline-detokenize.1
     paceline-devices.1
+    paceline-doctor.1
     paceline-eval-perplexity.1
     paceline-eval-top.1
     paceline-eval.1
@@ -66,11 +67,17 @@ fn one_page_per_command_goes_into_a_folder() {
     paceline-models-pair.1
     paceline-models-verify.1
     paceline-models.1
+    paceline-plugins-disable.1
+    paceline-plugins-enable.1
     paceline-plugins-inspect.1
+    paceline-plugins-install.1
     paceline-plugins-list.1
+    paceline-plugins-new.1
     paceline-plugins-paths.1
+    paceline-plugins-remove.1
     paceline-plugins-rescan.1
     paceline-plugins-test.1
+    paceline-plugins-use.1
     paceline-plugins-verify.1
     paceline-plugins.1
     paceline-run.1

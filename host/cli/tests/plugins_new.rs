@@ -60,7 +60,16 @@ fn a_drafter() {
         listed(&folder, "my-drafter"),
         "my-drafter strategy 0.1.0 1.0 [folder]/libmy_drafter.so usable"
     );
-    assert_snapshot!(folder.run_searching(&["plugins", "test", "my-drafter", "-q"]), @"");
+    assert_snapshot!(folder.run_searching(&["plugins", "test", "my-drafter", "-q"]), @r"
+    exit 0
+    --- stdout
+    passed   the table of drafters
+    passed   an unknown setting is refused
+    passed   a wrong value of `most` is refused
+    passed   the default of `most` is taken
+    passed   a text is followed
+    --- stderr
+    ");
     // Whatever it guesses, the text is that of the model.
     let text = |more: &[&str]| {
         let arguments =
@@ -79,7 +88,14 @@ fn a_rollback_strategy() {
         listed(&folder, "my-rollback"),
         "my-rollback strategy 0.1.0 1.0 [folder]/libmy_rollback.so usable"
     );
-    assert_snapshot!(folder.run_searching(&["plugins", "test", "my-rollback", "-q"]), @"");
+    assert_snapshot!(folder.run_searching(&["plugins", "test", "my-rollback", "-q"]), @r"
+    exit 0
+    --- stdout
+    passed   the table of rollback strategies
+    passed   an unknown setting is refused
+    passed   a recurrent layer gets its graph
+    --- stderr
+    ");
 }
 
 #[test]
@@ -103,14 +119,46 @@ fn names_and_folders_that_will_not_do() {
         let api = ["--plugin-api", PLUGIN_API];
         folder.run(&[&["plugins", "new", "drafter"], arguments, &api].concat())
     };
-    assert_snapshot!(new(&["My_Drafter", "--path", &folder.file("a")]), @"");
-    assert_snapshot!(new(&["std", "--path", &folder.file("a")]), @"");
+    assert_snapshot!(new(&["My_Drafter", "--path", &folder.file("a")]), @r#"
+    exit 2
+    --- stdout
+    --- stderr
+    error: a plugin cannot be called "My_Drafter": line 2, column 6: the id `My_Drafter` must be in lower case, as `my_drafter`
+    hint: take lower case letters, digits and dashes, the first a letter
+    "#);
+    let injected = new(&["mine\" # ", "--path", &folder.file("a")]);
+    assert!(injected.starts_with("exit 2\n"), "{injected}");
+    assert_snapshot!(new(&["std", "--path", &folder.file("a")]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: a plugin cannot be called `std`: that is taken in Rust or by a crate that it needs
+    hint: take another name
+    ");
     let there = folder.write("there", "text");
-    assert_snapshot!(new(&["mine", "--path", &there]), @"");
-    assert_snapshot!(new(&["mine", "--path", &folder.path().display().to_string()]), @"");
+    assert_snapshot!(new(&["mine", "--path", &there]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: [folder]/there is there already and is no empty folder
+    hint: give another one with `--path DIR`
+    ");
+    assert_snapshot!(new(&["mine", "--path", &folder.path().display().to_string()]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: [folder] is there already and is no empty folder
+    hint: give another one with `--path DIR`
+    ");
     assert!(!folder.path().join("a").exists());
     let api = folder.run(&["plugins", "new", "drafter", "mine", "--plugin-api", "nowhere"]);
-    assert_snapshot!(api, @"");
+    assert_snapshot!(api, @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: nowhere is neither the folder of `paceline-plugin-api` nor a version
+    hint: give the folder `plugin-api` of a checkout of Paceline, or a version such as `0.1`
+    ");
 }
 
 #[test]
@@ -126,8 +174,11 @@ fn the_crates_for_authors_come_from_a_folder_or_a_registry() {
             .map(|line| line.replace(&root, "[api]") + "\n")
             .collect::<String>()
     };
-    assert_snapshot!(manifest("backend", PLUGIN_API), @"");
-    assert_snapshot!(manifest("drafter", "0.1"), @"");
+    assert_snapshot!(manifest("backend", PLUGIN_API), @r#"
+    paceline-conformance = { path = "[api]/conformance" }
+    paceline-plugin-api = { path = "[api]" }
+    "#);
+    assert_snapshot!(manifest("drafter", "0.1"), @r#"paceline-plugin-api = "0.1""#);
 }
 
 /// A plugin of a built-in's id is no mistake, but has to be told from it.
@@ -136,5 +187,12 @@ fn the_crates_for_authors_come_from_a_folder_or_a_registry() {
 fn an_id_that_a_built_in_has() {
     let folder = Folder::new();
     let path = folder.file("mine");
-    assert_snapshot!(folder.run(&["plugins", "new", "rollback", "gdn-replay", "--path", &path]), @"");
+    let arguments = ["plugins", "new", "rollback", "gdn-replay", "--path", &path, "--plugin-api", PLUGIN_API];
+    assert_snapshot!(folder.run(&arguments), @r"
+    exit 0
+    --- stdout
+    --- stderr
+    wrote the plugin `gdn-replay` to [folder]/mine; its README.md has the commands
+    warning: a built-in plugin has the id `gdn-replay`: this one takes its place when it is given with `--plugin`, chosen with `plugins use`, or newer
+    ");
 }

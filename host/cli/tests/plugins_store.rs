@@ -1,5 +1,5 @@
 //! `plugins install`, `remove`, `enable`, `disable` and `use`, and what `list` and `verify` say then.
-#![cfg(all(feature = "backend-cpu", target_os = "linux"))]
+#![cfg(all(feature = "backend-cpu", feature = "strategies", target_os = "linux"))]
 
 mod support;
 
@@ -114,12 +114,42 @@ fn one_of_several_versions_is_chosen() {
         let source = user.build(&format!("x-{version}.so"), "mine", version);
         user.run(&["plugins", "install", &source]);
     }
-    assert_snapshot!(user.listed("mine"), @"");
-    assert_snapshot!(user.run(&["plugins", "use", "mine@^1"]), @"");
-    assert_snapshot!(user.listed("mine"), @"");
-    assert_snapshot!(user.run(&["plugins", "use", "mine@3.0.0"]), @"");
-    assert_snapshot!(user.run(&["plugins", "use", "mne@1.0.0"]).replace("`cpu`, ", ""), @"");
-    assert_snapshot!(user.run(&["plugins", "use", "mine@*"]), @"");
+    assert_snapshot!(user.listed("mine"), @r"
+    mine  backend  1.0.0  1.0  [folder]/data/paceline/plugins/libmine@1.0.0.so  not used: [folder]/data/paceline/plugins/libmine@2.0.0.so is newer; installed from [folder]/x-1.0.0.so
+    mine  backend  1.1.0  1.0  [folder]/data/paceline/plugins/libmine@1.1.0.so  not used: [folder]/data/paceline/plugins/libmine@2.0.0.so is newer; installed from [folder]/x-1.1.0.so
+    mine  backend  2.0.0  1.0  [folder]/data/paceline/plugins/libmine@2.0.0.so  usable; installed from [folder]/x-2.0.0.so
+    ");
+    assert_snapshot!(user.run(&["plugins", "use", "mine@^1"]), @r"
+    exit 0
+    --- stdout
+    --- stderr
+    of `mine`, ^1 is used: now 1.1.0
+    ");
+    assert_snapshot!(user.listed("mine"), @r"
+    mine  backend  1.0.0  1.0  [folder]/data/paceline/plugins/libmine@1.0.0.so  not used: [folder]/data/paceline/plugins/libmine@1.1.0.so is the newest of those that were chosen; installed from [folder]/x-1.0.0.so
+    mine  backend  1.1.0  1.0  [folder]/data/paceline/plugins/libmine@1.1.0.so  usable; installed from [folder]/x-1.1.0.so
+    mine  backend  2.0.0  1.0  [folder]/data/paceline/plugins/libmine@2.0.0.so  not used: version ^1 was chosen with `plugins use`; installed from [folder]/x-2.0.0.so
+    ");
+    assert_snapshot!(user.run(&["plugins", "use", "mine@3.0.0"]), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: there is no version =3.0.0 of plugin `mine`; there is 1.0.0, 1.1.0, 2.0.0
+    hint: install it with `paceline plugins install FILE`
+    ");
+    assert_snapshot!(user.run(&["plugins", "use", "mne@1.0.0"]).replace("`cpu`, ", ""), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: there is no plugin `mne`; there is `dflash`, `gdn-replay`, `mine`, `mtp-chain`, `ngram-adaptive`; searched [directories]
+    hint: did you mean `mine`?
+    ");
+    assert_snapshot!(user.run(&["plugins", "use", "mine@*"]), @r"
+    exit 0
+    --- stdout
+    --- stderr
+    the highest version of `mine` is used
+    ");
     assert!(user.listed("mine").contains("libmine@2.0.0.so  usable"));
 }
 
@@ -128,32 +158,74 @@ fn one_of_several_versions_is_chosen() {
 fn a_file_and_a_built_in_of_one_id() {
     let user = User::new();
     let older = user.build("older.so", "cpu", "0.0.1");
-    assert_snapshot!(user.run(&["plugins", "install", &older]), @"");
-    assert_snapshot!(user.listed("cpu"), @"");
+    assert_snapshot!(user.run(&["plugins", "install", &older]), @r"
+    exit 0
+    --- stdout
+    --- stderr
+    `cpu` 0.0.1 installed: [folder]/data/paceline/plugins/libcpu@0.0.1.so
+    warning: `cpu` 0.0.1 is not used: the built-in one is not older
+    ");
+    assert_snapshot!(user.listed("cpu"), @r"
+    cpu  backend  0.0.1  1.0  [folder]/data/paceline/plugins/libcpu@0.0.1.so  not used: the built-in one is not older; installed from [folder]/older.so
+    cpu  backend  [version]  1.0  built in  usable
+    ");
     user.run(&["plugins", "use", "cpu@0.0.1"]);
-    assert_snapshot!(user.listed("cpu"), @"");
+    assert_snapshot!(user.listed("cpu"), @r"
+    cpu  backend  0.0.1  1.0  [folder]/data/paceline/plugins/libcpu@0.0.1.so  usable; installed from [folder]/older.so
+    cpu  backend  [version]  1.0  built in  not used: [folder]/data/paceline/plugins/libcpu@0.0.1.so was chosen with `plugins use`
+    ");
     assert!(user.run(&["plugins", "inspect", "cpu"]).contains("version     0.0.1"));
     user.run(&["plugins", "use", &format!("cpu@{}", env!("CARGO_PKG_VERSION"))]);
-    assert_snapshot!(user.listed("cpu"), @"");
+    assert_snapshot!(user.listed("cpu"), @r"
+    cpu  backend  0.0.1  1.0  [folder]/data/paceline/plugins/libcpu@0.0.1.so  not used: version =[version] was chosen with `plugins use`; installed from [folder]/older.so
+    cpu  backend  [version]  1.0  built in  usable
+    ");
 }
 
 #[test]
 fn a_plugin_is_switched_off() {
     let user = User::new();
-    assert_snapshot!(user.run(&["plugins", "disable", "cpu"]), @"");
-    assert_snapshot!(user.listed("cpu"), @"");
-    assert_snapshot!(user.run(&["devices", "--backend", "cpu"]), @"");
+    assert_snapshot!(user.run(&["plugins", "disable", "cpu"]), @r"
+    exit 0
+    --- stdout
+    --- stderr
+    `cpu` is not used any more
+    ");
+    assert_snapshot!(user.listed("cpu"), @"cpu  backend  [version]  1.0  built in  switched off");
+    assert_snapshot!(user.run(&["devices", "--backend", "cpu"]), @r"
+    exit 5
+    --- stdout
+    --- stderr
+    error: plugin `cpu` is switched off by the configuration
+    hint: run `paceline plugins enable cpu`, or set `enabled = true` in the section `plugin.cpu` of registry.toml
+    ");
     let without = user.run(&["devices"]);
     assert!(!without.contains("cpu:0"), "{without}");
-    assert_snapshot!(user.run(&["plugins", "enable", "cpu"]), @"");
+    assert_snapshot!(user.run(&["plugins", "enable", "cpu"]), @r"
+    exit 0
+    --- stdout
+    --- stderr
+    `cpu` is used again
+    ");
     assert!(user.run(&["devices"]).contains("cpu:0"));
-    assert_snapshot!(user.run(&["plugins", "disable", "banana"]).replace("`cpu`, ", ""), @"");
+    assert_snapshot!(user.run(&["plugins", "disable", "banana"]).replace("`cpu`, ", ""), @r"
+    exit 2
+    --- stdout
+    --- stderr
+    error: there is no plugin `banana`; there is `dflash`, `gdn-replay`, `mtp-chain`, `ngram-adaptive`; searched [directories]
+    hint: a plugin in a shared library is loaded with `--plugin PATH`
+    ");
 }
 
 #[test]
 fn what_has_changed_is_refused() {
     let user = User::new();
-    assert_snapshot!(user.run(&["plugins", "verify"]), @"");
+    assert_snapshot!(user.run(&["plugins", "verify"]), @r"
+    exit 0
+    --- stdout
+    --- stderr
+    no plugin is installed in [folder]/data/paceline/plugins
+    ");
     let source = user.0.write("libmine.so", std::fs::read(fixture_plugin()).unwrap());
     user.run(&["plugins", "install", &source]);
     let without_time = |text: String| {
@@ -166,7 +238,13 @@ fn what_has_changed_is_refused() {
             })
             .collect::<String>()
     };
-    assert_snapshot!(without_time(user.run(&["plugins", "verify"])), @"");
+    assert_snapshot!(without_time(user.run(&["plugins", "verify"])), @r"
+    exit 0
+    --- stdout
+    id       version  installed             verdict
+    fixture  1.2.3    [time]  unchanged
+    --- stderr
+    ");
     let installed = user.0.file("data/paceline/plugins/libfixture@1.2.3.so");
     let mut bytes = std::fs::read(&installed).unwrap();
     bytes.push(0);
@@ -175,7 +253,10 @@ fn what_has_changed_is_refused() {
     assert_eq!((&verified["ok"], &verified["files"][0]["ok"]), (&false.into(), &false.into()));
     let failed = user.run(&["plugins", "verify"]);
     assert!(failed.starts_with("exit 5\n"), "{failed}");
-    assert_snapshot!(failed.split_once("--- stderr\n").unwrap().1, @"");
+    assert_snapshot!(failed.split_once("--- stderr\n").unwrap().1, @r"
+    error: 1 of 1 installed plugins are not what they were
+    hint: find out why, then install them again with `paceline plugins install FILE --force`, or remove them
+    ");
     assert!(user.listed("fixture").contains("refused: has the SHA-256 "));
     let file = user.run(&["plugins", "verify", &installed]);
     assert!(file.contains("when it was installed\nhint: install it again"), "{file}");
@@ -187,8 +268,25 @@ fn what_has_changed_is_refused() {
 fn what_is_no_plugin_is_not_installed() {
     let user = User::new();
     let notes = user.0.write("notes.so", "hello\n");
-    assert_snapshot!(user.run(&["plugins", "install", &notes]), @"");
+    assert_snapshot!(user.run(&["plugins", "install", &notes]), @r#"
+    exit 5
+    --- stdout
+    --- stderr
+    error: plugin file [folder]/notes.so: is not a shared library: it begins with "hell" in place of an ELF header
+    hint: give the path of a shared library that was built as a Paceline plugin
+    "#);
     std::fs::create_dir(user.0.path().join("empty")).unwrap();
-    assert_snapshot!(user.run(&["plugins", "install", &user.0.file("empty")]), @"");
-    assert_snapshot!(user.run(&["plugins", "install", &user.0.file("missing")]), @"");
+    assert_snapshot!(user.run(&["plugins", "install", &user.0.file("empty")]), @r"
+    exit 5
+    --- stdout
+    --- stderr
+    error: there is no plugin in the directory [folder]/empty
+    hint: build it (`cargo build --release`) and give `target/release`, or the shared library in it
+    ");
+    assert_snapshot!(user.run(&["plugins", "install", &user.0.file("missing")]), @r"
+    exit 5
+    --- stdout
+    --- stderr
+    error: plugin file [folder]/missing: cannot find it: No such file or directory (os error 2)
+    ");
 }

@@ -25,8 +25,9 @@ fn without_a_command() {
       models       Look into model files
       tokenize     Show the token ids of a text
       detokenize   Show the text of token ids
-      plugins      Show the plugins
+      plugins      Show, install and write plugins
       devices      List the devices that models can run on
+      doctor       Look at the machine, its drivers and the plugins, and say what to put right
       tools        Make model files out of others
       completions  Write what makes a shell complete this program's arguments
       man          Write the manual page
@@ -75,8 +76,9 @@ fn help_in_full() {
       models       Look into model files
       tokenize     Show the token ids of a text
       detokenize   Show the text of token ids
-      plugins      Show the plugins
+      plugins      Show, install and write plugins
       devices      List the devices that models can run on
+      doctor       Look at the machine, its drivers and the plugins, and say what to put right
       tools        Make model files out of others
       completions  Write what makes a shell complete this program's arguments
       man          Write the manual page

@@ -104,3 +104,12 @@ fn a_driver_that_crashes_takes_only_the_trial_down() {
     compile(&needy.drivers().join("libacme-driver.so.1"), source);
     assert_snapshot!(needy.state(), @"refused: crashes while it is loaded (signal 6, abort)");
 }
+
+#[test]
+fn a_driver_is_looked_for_by_its_name_alone() {
+    let prober = Case::new().config().prober.unwrap();
+    let found = prober.find_driver("libc.so.6").unwrap().unwrap();
+    assert!(found.path.unwrap().contains("/libc.so"), "the file is told");
+    let failure = prober.find_driver("libno-such-driver.so.1").unwrap().unwrap_err();
+    assert_snapshot!(failure.to_string(), @"cannot be loaded: libno-such-driver.so.1: cannot open shared object file: No such file or directory");
+}

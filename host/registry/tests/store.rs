@@ -209,6 +209,15 @@ fn what_is_refused_is_not_installed() {
 }
 
 #[test]
+fn what_an_earlier_run_left_behind_is_removed() {
+    let case = Case::new();
+    fs::create_dir(case.file(".new-1-0")).unwrap();
+    fs::write(case.file(".new-1-0/libalpha@1.0.0.so"), "half").unwrap();
+    install(&case, "1.0.0");
+    assert_eq!(names(&case), [".plugins.lock.held", "libalpha@1.0.0.so", "plugins.lock"]);
+}
+
+#[test]
 fn a_descriptor_beside_the_library_comes_along() {
     let case = Case::new();
     let source = case.outside("libx.so");
@@ -245,6 +254,6 @@ fn a_directory_stands_for_the_plugins_in_it() {
     ");
     let path = built(&case, "1.0.0").canonicalize().unwrap();
     fs::copy(support::fixture("fixture_no_plugin"), case.outside("libother.so")).unwrap();
-    assert_eq!(PluginStore::files_of(&case.outside("")).unwrap(), [path.clone()]);
+    assert_eq!(PluginStore::files_of(&case.outside("")).unwrap(), std::slice::from_ref(&path));
     assert_eq!(PluginStore::files_of(&path).unwrap(), [path]);
 }

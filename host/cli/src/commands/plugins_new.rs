@@ -178,8 +178,15 @@ fn is_plugin_api(folder: &Path) -> bool {
 
 /// The rules of ids are the descriptor's.
 fn check_name(name: &str, descriptor: &str) -> Result<(), Failure> {
-    if let Err(fault) = Descriptor::parse(descriptor) {
-        return Err(Failure::new(Exit::Usage, format!("a plugin cannot be called `{name}`: {fault}"))
+    let fault = match Descriptor::parse(descriptor) {
+        Ok(parsed) if parsed.id == name => None,
+        // What ends the text that it stands in is no name either.
+        Ok(_) => Some("it is no id".to_owned()),
+        Err(fault) => Some(fault.to_string()),
+    };
+    if let Some(fault) = fault {
+        let message = format!("a plugin cannot be called {name:?}: {fault}");
+        return Err(Failure::new(Exit::Usage, message)
             .hint("take lower case letters, digits and dashes, the first a letter"));
     }
     if TAKEN.contains(&name) {

@@ -35,6 +35,6 @@ pub fn run(args: &PluginsUseArgs, app: &mut App) -> Result<Exit, Failure> {
         );
     };
     store.choose(id, Some(wanted.clone()))?;
-    app.printer.status(format_args!("of `{id}` {wanted} is used: {chosen} of the versions that there are"));
+    app.printer.status(format_args!("of `{id}`, {wanted} is used: now {chosen}"));
     Ok(Exit::Ok)
 }

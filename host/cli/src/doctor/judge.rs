@@ -125,7 +125,7 @@ fn driver(driver: &Driver) -> Finding {
     let Driver { what, library, device, found } = driver;
     match (found, device) {
         (Ok(path), _) => fine(SECTION, library, path),
-        (Err(_), None) => fine(SECTION, library, &format!("not there, and no device of {what} either")),
+        (Err(_), None) => fine(SECTION, library, "not there"),
         (Err(error), Some(device)) => problem(
             SECTION,
             library,

@@ -107,13 +107,12 @@ impl Report<'_> {
         let setting = self.schema.get(key)?;
         let mut text = String::new();
         let decided = self.resolution.get(key);
-        let value = decided.map_or_else(|| "not used in this context".to_owned(), |it| self.value(it));
-        let unit = if setting.unit.is_empty() || decided.is_none() {
-            String::new()
-        } else {
-            format!(" {}", setting.unit)
+        let _ = match decided {
+            Some(it) => {
+                writeln!(text, "{}", format!("{key} = {} {}", self.value(it), setting.unit).trim_end())
+            }
+            None => writeln!(text, "{key} has no effect in this context"),
         };
-        let _ = writeln!(text, "{key} = {value}{unit}");
         let _ = writeln!(text, "{} It takes {}.", setting.doc, setting.takes);
         text.push('\n');
         let mut rows = decided.map(|decided| self.reasons(decided)).unwrap_or_default();

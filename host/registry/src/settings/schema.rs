@@ -168,6 +168,16 @@ impl Schema {
         Ok(())
     }
 
+    /// Makes sure that the settings and rules of a plugin are possible, for those who check plugins.
+    ///
+    /// # Errors
+    /// As [`Schema::add`], and the first rule that is wrong.
+    pub fn check(descriptor: &Descriptor) -> Result<(), Fault> {
+        let mut schema = Self::host();
+        schema.add(descriptor)?;
+        schema.faults.into_values().next().map_or(Ok(()), Err)
+    }
+
     /// All settings in order of their keys.
     pub fn settings(&self) -> impl Iterator<Item = &Setting> {
         self.settings.values()

@@ -242,6 +242,7 @@ impl PluginStore {
         staging::make_private(&self.folder).map_err(failed)?;
         let mutex = File::create(self.folder.join(MUTEX_FILE)).map_err(failed)?;
         mutex.lock().map_err(failed)?;
+        staging::sweep(&self.folder);
         let mut lock = self.lock()?;
         let before = lock.clone();
         let result = change(self, &mut lock)?;

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::identity::sha256;
 
+/// Begins the names of such folders.
+const PREFIX: &str = ".new-";
+
 /// A folder inside the one where files shall go, for files that are not complete or not tried yet. It is removed with all
 /// that is left in it.
 pub(super) struct Staging {
@@ -20,7 +23,7 @@ impl Staging {
         static STAGINGS: AtomicU64 = AtomicU64::new(0);
 
         let number = STAGINGS.fetch_add(1, Ordering::Relaxed);
-        let here = folder.join(format!(".new-{}-{number}", std::process::id()));
+        let here = folder.join(format!("{PREFIX}{}-{number}", std::process::id()));
         make_private(&here)?;
         Ok(Self { folder: folder.to_owned(), here })
     }
@@ -58,6 +61,15 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.here);
+    }
+}
+
+/// Removes what processes left behind that ended while they changed the folder. For whoever holds it alone.
+pub(super) fn sweep(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        // What cannot be removed is in nobody's way.
+        let _ = fs::remove_dir_all(entry.path());
     }
 }
 

@@ -504,7 +504,7 @@ fn why_a_setting_has_its_value() {
     set it      --set cuda.capture=VALUE, PACELINE_CUDA__CAPTURE=VALUE
     ");
     assert_snapshot!(cuda.why("sycl.capture"), @r"
-    sycl.capture = not used in this context
+    sycl.capture has no effect in this context
     Capture a token once. It takes on or off.
 
     because  `sycl` runs no layers here

@@ -175,6 +175,31 @@ fn rules_for_other_layers_exclude_each_other_too() {
     world(recurrent + &attention).resolver().unwrap_err();
 }
 
+/// Sets of words that overlap leave a context in which both hold.
+#[test]
+fn rules_that_overlap_are_in_conflict() {
+    for (one, other) in [
+        ("backend = [\"cuda\", \"sycl\"]", "backend = [\"cuda\", \"rocm\"]"),
+        ("sequences = \"<=4\"", "sequences = \">=4\""),
+        ("device.capability = \"f16\"", "device.capability = \"bf16\""),
+        ("backend_version = \">=0.1\"", "backend_version = \">=0.2\""),
+    ] {
+        let text = rule("replay.mode", "\"on\"", one) + &rule("replay.mode", "\"off\"", other);
+        World::new([strategy("replay")]).file(Layer::Site, &text).resolver().unwrap_err();
+    }
+}
+
+/// A backend's own setting is about its own layers, whoever runs the others.
+#[test]
+fn a_backends_own_rule_looks_at_its_own_devices() {
+    let text = rule("sycl.capture", "false", "device.memory = \"<=16GiB\"")
+        + &rule("cuda.capture", "false", "device.memory = \"<=16GiB\"");
+    let world = World::new([backend("cuda"), backend("sycl")]).file(Layer::Shipped, &text);
+    let split = over(qwen35(), &offer("cuda", 0), &offer("sycl", 0));
+    assert_eq!(world.value(&split, "sycl.capture"), "off");
+    assert_eq!(world.value(&split, "cuda.capture"), "on");
+}
+
 /// Only the layers concerned count, where a rule says which.
 #[test]
 fn a_rule_may_be_about_recurrent_layers_only() {

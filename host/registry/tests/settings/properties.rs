@@ -8,10 +8,12 @@ use proptest::sample::{select, subsequence};
 use super::support::{World, backend, file, offer, qwen35, rule, strategy};
 
 /// Conditions, of which some hold in some contexts.
-const CONDITIONS: [&str; 12] = [
+const CONDITIONS: [&str; 14] = [
     "backend = \"cuda\"",
     "backend = [\"cuda\", \"sycl\"]",
+    "backend = [\"cuda\", \"rocm\"]",
     "backend = \"rocm\"",
+    "device.capability = \"f16\"",
     "device.kind = \"discrete\"",
     "device.memory = \">=32GiB\"",
     "sequences = 1",

@@ -1,8 +1,8 @@
 //! The file and the descriptors that are part of the tree.
 
-use paceline_registry::settings::{ModelFacts, Placement, PluginSet, Source, Strategy};
+use paceline_registry::settings::{ModelFacts, Placement, PluginSet, Schema, Source, Strategy};
 
-use super::support::{World, backend, llama, offer, on, over, qwen35};
+use super::support::{World, backend, llama, offer, on, over, plugin, qwen35};
 
 /// With other backends, whose names nothing of the shipped file knows or only some.
 fn world() -> World {
@@ -20,6 +20,13 @@ fn the_shipped_file_fits_the_shipped_plugins() {
     let resolver = World::shipped().resolver().unwrap();
     assert!(resolver.notes().is_empty(), "{:?}", resolver.notes());
     assert_eq!(resolver.plugin_faults().count(), 0);
+}
+
+#[test]
+fn every_plugin_of_the_tree_can_be_checked_alone() {
+    World::shipped().plugins.iter().for_each(|plugin| Schema::check(plugin).unwrap());
+    let wrong = plugin("x", "backend", "[[rule]]\nset = \"x.a\"\nvalue = 1\nwhen = { sequences = 1 }\n");
+    assert!(Schema::check(&wrong).is_err());
 }
 
 #[test]

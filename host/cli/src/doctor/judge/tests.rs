@@ -79,7 +79,26 @@ fn shown(findings: &[Finding]) -> String {
 fn a_healthy_machine() {
     let findings = judge(&healthy());
     assert!(findings.iter().all(|finding| finding.level == Level::Fine));
-    insta::assert_snapshot!(shown(&findings), @"");
+    insta::assert_snapshot!(shown(&findings), @r"
+    program | version | 0.1.0
+    program | plugin ABI | 1.0
+    machine | system | linux x86_64, 6.8.0
+    machine | processor | Made Up 9000
+    machine | features | avx2 f16c fma
+    machine | CPU backend | x86_64 avx2
+    machine | threads | 16
+    machine | memory | 64.0 GiB, of which 60.0 GiB are available
+    machine | huge pages | madvise
+    variables | CUDA_VISIBLE_DEVICES | 0,2 (hides all other NVIDIA devices; the driver obeys it: `paceline devices` lists what is left)
+    variables | OMP_NUM_THREADS | 4 (how many threads OpenMP starts; no effect here: `--threads N`)
+    drivers | libcuda.so.1 | /usr/lib/x86_64-linux-gnu/libcuda.so.550.54
+    drivers | libze_loader.so.1 | not there
+    plugin folders | /home/me/plugins | usable, mode 0700
+    plugin folders | /usr/lib/paceline/plugins | not there
+    cache | /home/me/.cache/paceline | usable
+    plugins | echo 0.1.0 | usable; /home/me/plugins/libecho@0.1.0.so; as it was installed
+    plugins | cpu 0.1.0 | usable; built in
+    ");
 }
 
 #[test]
@@ -104,7 +123,45 @@ fn a_machine_with_everything_wrong() {
     facts.lock_fault = Some(["line 3: a fault".to_owned(), "put it right".to_owned()]);
     facts.plugins[0].state = "refused: has another SHA-256".to_owned();
     facts.plugins[0].fault = Some(None);
-    insta::assert_snapshot!(shown(&judge(&facts)), @"");
+    insta::assert_snapshot!(shown(&judge(&facts)), @r"
+    program | version | 0.1.0
+    program | plugin ABI | 1.0
+    machine | system | linux x86_64, 6.8.0
+    machine | features | none that is known
+    machine | CPU backend | this program was built without it
+    machine | threads | 2 of 16: the process is bound to some, or has a quota
+    machine | memory | unknown, of which unknown are available
+    machine | memory limit | 1.0 GiB for this control group
+    machine | huge pages | never
+        problem: weights are read through small pages, which costs speed
+        to do: as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled
+    variables | CUDA_VISIBLE_DEVICES | empty (hides all other NVIDIA devices; the driver obeys it: `paceline devices` lists what is left)
+        problem: it hides every device
+        to do: unset CUDA_VISIBLE_DEVICES if devices shall be used
+    variables | GGML_CUDA_FORCE_MMQ | 1 (of programs on ggml, such as llama.cpp; no effect here: `--set PLUGIN.KEY=VALUE`)
+    variables | HSA_OVERRIDE_GFX_VERSION | 9.0.6 (makes ROCm take a device for another one; kernels for that one may fail: unset it unless you need it)
+    variables | PACELINE_PLUGIN_DIRS | /good:plugins (further folders with plugins; see `paceline plugins paths`)
+        problem: `plugins` is no absolute path and is left out
+        to do: give absolute paths with colons between
+    drivers | libcuda.so.1 | not usable
+        problem: the system shows /dev/nvidiactl, but libcuda.so.1 cannot be loaded: libcuda.so.1: no such file
+        to do: install the driver of NVIDIA, or add its folder to LD_LIBRARY_PATH
+    drivers | libze_loader.so.1 | not there
+    plugin folders | /home/me/plugins | not usable
+        problem: others can write it
+        to do: chmod o-w it
+    plugin folders | /usr/lib/paceline/plugins | not there
+    plugin folders | plugins.lock | not usable
+        problem: line 3: a fault
+        to do: put it right
+    cache | folder | none
+        problem: every plugin is tried anew by every command
+        to do: set `HOME` or `XDG_CACHE_HOME` to an absolute path
+    plugins | echo 0.1.0 | /home/me/plugins/libecho@0.1.0.so
+        problem: refused: has another SHA-256
+        to do: remove the file, or see `paceline plugins verify FILE`
+    plugins | cpu 0.1.0 | usable; built in
+    ");
 }
 
 #[test]
