@@ -30,6 +30,37 @@ pub struct RunCounts {
     pub bytes_from_device: u64,
     /// Executables that were bound, on their first use or after a failure.
     pub loads: u64,
+    /// Bytes of states that went through the host: of sequences that were saved or restored. Rounds add nothing, since
+    /// hidden states go from the target to strategies on the device.
+    pub cpu_copy_bytes: u64,
+}
+
+impl RunCounts {
+    /// What was counted after `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            uploads: self.uploads.saturating_sub(before.uploads),
+            launches: self.launches.saturating_sub(before.launches),
+            waits: self.waits.saturating_sub(before.waits),
+            bytes_to_device: self.bytes_to_device.saturating_sub(before.bytes_to_device),
+            bytes_from_device: self.bytes_from_device.saturating_sub(before.bytes_from_device),
+            loads: self.loads.saturating_sub(before.loads),
+            cpu_copy_bytes: self.cpu_copy_bytes.saturating_sub(before.cpu_copy_bytes),
+        }
+    }
+}
+
+impl std::ops::AddAssign for RunCounts {
+    fn add_assign(&mut self, more: Self) {
+        self.uploads += more.uploads;
+        self.launches += more.launches;
+        self.waits += more.waits;
+        self.bytes_to_device += more.bytes_to_device;
+        self.bytes_from_device += more.bytes_from_device;
+        self.loads += more.loads;
+        self.cpu_copy_bytes += more.cpu_copy_bytes;
+    }
 }
 
 /// See the module's documentation.
@@ -185,6 +216,7 @@ impl Context {
         }
         self.timeline = value;
         self.counts.loads = self.loaded.loads();
+        self.counts.cpu_copy_bytes = self.loaded.moved_bytes();
         if self.loaded.built(index).updates.is_some() {
             self.updates.clear();
         }

@@ -23,8 +23,8 @@ impl Speculation {
         if report.drafters.is_empty() {
             return None;
         }
-        let all = difference(engine.run_counts(), before);
-        let other_runs = difference(difference(all, report.target_runs), report.strategy_runs);
+        let all = engine.run_counts().since(before);
+        let other_runs = all.since(report.target_runs).since(report.strategy_runs);
         let memory = engine.memory().rows().iter().filter(|row| row.what.contains("strategies"));
         Some(Self { other_runs, memory: memory.cloned().collect(), report })
     }
@@ -176,18 +176,8 @@ fn counts_json(counts: &RunCounts) -> Value {
         "waits": counts.waits,
         "bytes_to_device": counts.bytes_to_device,
         "bytes_from_device": counts.bytes_from_device,
+        "cpu_copy_bytes": counts.cpu_copy_bytes,
     })
-}
-
-fn difference(after: RunCounts, before: RunCounts) -> RunCounts {
-    RunCounts {
-        uploads: after.uploads.saturating_sub(before.uploads),
-        launches: after.launches.saturating_sub(before.launches),
-        waits: after.waits.saturating_sub(before.waits),
-        bytes_to_device: after.bytes_to_device.saturating_sub(before.bytes_to_device),
-        bytes_from_device: after.bytes_from_device.saturating_sub(before.bytes_from_device),
-        loads: after.loads.saturating_sub(before.loads),
-    }
 }
 
 fn milliseconds(time: Duration) -> f64 {

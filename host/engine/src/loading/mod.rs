@@ -55,6 +55,8 @@ pub(crate) struct Loaded {
     result_bytes: u64,
     /// Executables that were bound so far.
     loads: u64,
+    /// Bytes of states that went through the host.
+    moved_bytes: u64,
     row_invariance: u32,
     /// The last program settles recurrent state.
     settles: bool,
@@ -219,6 +221,7 @@ pub(crate) fn load(
         parameter_bytes,
         result_bytes,
         loads: 0,
+        moved_bytes: 0,
         row_invariance,
         settles,
     };

@@ -7,6 +7,11 @@ use paceline_plugin_api::graph::{Graph, Value, ValueKind, step};
 use std::collections::HashSet;
 
 impl Loaded {
+    /// Bytes of states that went through the host so far.
+    pub fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
+    }
+
     /// Copies entries of a state out, in canonical form, or in.
     pub fn move_state(
         &mut self,
@@ -28,6 +33,7 @@ impl Loaded {
         let entry = value.bytes().unwrap_or(0) / u64::from(value.shape.first().max(1));
         let length = (entry * u64::from(count)) as usize;
         self.ensure_loaded(index)?;
+        self.moved_bytes += length as u64;
         let plugin = self.device.plugin().to_owned();
         let executable = self.executables[index]
             .as_mut()

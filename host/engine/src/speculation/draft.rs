@@ -1,7 +1,7 @@
 //! A round's drafts: which drafter is asked, and for how much.
 
-use super::{Speculation, sum};
-use crate::context::{Context, RunCounts};
+use super::Speculation;
+use crate::context::Context;
 use crate::engine::SequenceId;
 use crate::strategies::{RunSession, Select};
 use paceline_plugin_api::strategy::{Request, draft_kind};
@@ -161,8 +161,9 @@ impl Speculation {
             distributions,
         );
         let seconds = start.elapsed().as_secs_f64();
-        let is_first_use = context.counts.loads > before.loads;
-        self.report.strategy_runs = sum(self.report.strategy_runs, context.counts, before);
+        let runs = context.counts.since(before);
+        let is_first_use = runs.loads > 0;
+        self.report.strategy_runs += runs;
         let count = match given {
             Ok(count) => count,
             Err(error) => {
@@ -187,7 +188,7 @@ impl Speculation {
             if !is_first_use {
                 self.controller.drafted(index, count, seconds);
             }
-        } else if launches(context.counts, before) > 0 && !is_first_use {
+        } else if runs.launches > 0 && !is_first_use {
             self.controller.gave_nothing(index, wanted, seconds);
         }
         count
@@ -221,9 +222,4 @@ impl Speculation {
         pending.has_distributions = self.has_distributions;
         (pending.drafter, pending.accepted, pending.wanted) = (drafter, 0, wanted);
     }
-}
-
-/// Launches between two counts.
-fn launches(after: RunCounts, before: RunCounts) -> u64 {
-    after.launches - before.launches
 }

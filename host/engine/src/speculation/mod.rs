@@ -16,7 +16,7 @@ mod round;
 pub use report::{DrafterReport, SpeculationReport, TimeSplit};
 pub(crate) use round::{OnLogits, RoundIo, Running, choose, round};
 
-use crate::context::{Context, RunCounts};
+use crate::context::Context;
 use crate::engine::SequenceId;
 use crate::strategies::{Acceptance, Drafter, RunSession, Select, StrategyOptions};
 use controller::{Controller, LENGTHS};
@@ -364,16 +364,4 @@ fn verify_estimates(context: &Context) -> [f64; LENGTHS] {
         let work = context.loaded.work(drafts as u32 + 1);
         work.map(|(bytes, operations)| bytes.max(operations / OPERATIONS_PER_BYTE)).sum::<f64>().max(1.0)
     })
-}
-
-/// `total` and what was counted between `before` and `after`.
-fn sum(total: RunCounts, after: RunCounts, before: RunCounts) -> RunCounts {
-    RunCounts {
-        uploads: total.uploads + after.uploads - before.uploads,
-        launches: total.launches + after.launches - before.launches,
-        waits: total.waits + after.waits - before.waits,
-        bytes_to_device: total.bytes_to_device + after.bytes_to_device - before.bytes_to_device,
-        bytes_from_device: total.bytes_from_device + after.bytes_from_device - before.bytes_from_device,
-        loads: total.loads + after.loads - before.loads,
-    }
 }

@@ -1,7 +1,7 @@
 //! One round of several sequences.
 
+use super::Speculation;
 use super::draft::Turn;
-use super::{Speculation, sum};
 use crate::context::Context;
 use crate::engine::{Outputs, Rows, SequenceId};
 use crate::error::{EngineError, Result};
@@ -144,7 +144,7 @@ pub(crate) fn round(
         row += part.rows;
     }
     let after = context.counts;
-    speculation.report.target_runs = sum(speculation.report.target_runs, after, before);
+    speculation.report.target_runs += after.since(before);
     speculation.add_time(|t| &mut t.verify, verified - drafted);
     if after.loads == before.loads {
         // Of several texts, the time and the draft of the average one.
