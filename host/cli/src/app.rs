@@ -1,12 +1,15 @@
 //! What commands share.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
+use paceline_registry::settings::Faults;
 use paceline_registry::{
     Candidates, DiscoverConfig, Environment, Error, PluginKind, PluginStore, Prober, Registry,
 };
 
 use crate::builtins::BUILTINS;
+use crate::config::Config;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::Printer;
@@ -19,28 +22,35 @@ pub struct App {
     /// Writes all output.
     pub printer: Printer,
     plugin_files: Vec<PathBuf>,
+    config: OnceCell<Result<Config, Faults>>,
 }
 
 impl App {
     /// An app that will load these plugin files.
     pub fn new(printer: Printer, plugin_files: Vec<PathBuf>) -> Self {
-        Self { printer, plugin_files }
+        Self { printer, plugin_files, config: OnceCell::new() }
+    }
+
+    /// What the files of settings say. Files that are wrong are an error for every command that runs something.
+    pub fn config(&self) -> Result<&Config, Failure> {
+        self.config_or_faults().map_err(Failure::faults)
+    }
+
+    fn config_or_faults(&self) -> Result<&Config, &Faults> {
+        self.config.get_or_init(Config::read).as_ref()
+    }
+
+    /// The plugins that there are, and the registry with those that the user named.
+    pub fn plugins(&self) -> Result<(Registry, Candidates), Failure> {
+        self.config()?;
+        let candidates = self.discover(None);
+        Ok((self.with_named(&candidates)?, candidates))
     }
 
     /// The plugins for a command that runs something: those that are named, and the built-in ones or newer ones in
     /// their places. `backend` is loaded wherever it is found. Commands that need no plugin do not pay for them.
     pub fn registry(&self, backend: Option<&str>) -> Result<Registry, Failure> {
-        self.registry_with(backend, |_, _| Ok(()))
-    }
-
-    /// As [`App::registry`], with the plugins that `load_more` loads.
-    pub fn registry_with(
-        &self,
-        backend: Option<&str>,
-        load_more: impl FnOnce(&mut Registry, &Candidates) -> Result<(), Failure>,
-    ) -> Result<Registry, Failure> {
-        let mut candidates = self.discover(None);
-        let mut registry = self.with_named(&candidates)?;
+        let (mut registry, mut candidates) = self.plugins()?;
         let wanted = match backend {
             Some(id) => vec![id.to_owned()],
             None => registry.plugins().iter().filter(|it| it.is_backend()).map(|it| it.id()).collect(),
@@ -53,7 +63,6 @@ impl App {
                     .map_err(|error| among_backends(error, &registry, &candidates))?;
             }
         }
-        load_more(&mut registry, &candidates)?;
         Ok(registry)
     }
 
@@ -75,19 +84,27 @@ impl App {
     /// nothing in this process.
     pub fn discover(&self, first: Option<&Path>) -> Candidates {
         let environment = Environment::of_process();
+        let config = self.config_or_faults();
+        if let Err(faults) = config {
+            // Whoever looks for what is wrong has to get that far.
+            faults.0.iter().for_each(|fault| self.printer.warning(fault));
+        }
+        let plugins = config.ok().map(|config| &config.plugins);
         Registry::discover(&DiscoverConfig {
             files: first.map(Path::to_owned).into_iter().chain(self.plugin_files.iter().cloned()).collect(),
-            directories: environment.search_directories(),
+            directories: plugins
+                .map_or_else(|| environment.search_directories(), |it| it.directories(&environment)),
+            pins: plugins.map(|it| it.pins.clone()).unwrap_or_default(),
+            disabled: plugins.map(|it| it.disabled.clone()).unwrap_or_default(),
             cache: environment.cache_directory(),
             installed: environment.user_plugin_directory(),
             prober: prober(),
-            ..DiscoverConfig::default()
         })
     }
 }
 
 /// An unknown backend is told from other backends, not from strategies.
-fn among_backends(mut error: Error, registry: &Registry, candidates: &Candidates) -> Error {
+pub fn among_backends(mut error: Error, registry: &Registry, candidates: &Candidates) -> Error {
     let is_strategy = |id: &String| match registry.find(id) {
         Ok(plugin) => !plugin.is_backend(),
         Err(_) => candidates.list().iter().any(|candidate| {

@@ -1,57 +1,140 @@
 //! Picks backends, and checks that settings are for one that is used.
 
 use paceline_plugin_api::client::BackendClient;
-use paceline_plugin_api::settings::nearest;
-use paceline_registry::{Plugin, Registry};
+use paceline_registry::{Candidate, Candidates, Error, Plugin, PluginKind, Registry};
 
-use crate::app::App;
-use crate::args::{EngineArgs, SettingArg};
+use crate::app::{App, among_backends};
+use crate::args::SettingArg;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::strategies::HOST;
 
-/// The one backend to run on, and its settings as keys and values. Whether it knows them, it says when it is opened.
-pub fn choose(
-    registry: &Registry,
-    args: &EngineArgs,
-) -> Result<(BackendClient, Vec<(String, String)>), Failure> {
-    let backend = registry.backend(args.backend.backend.as_deref())?;
-    let id = backend.plugin();
-    check_settings(registry, &args.backend.set, &[id.to_owned()])?;
-    let settings = settings(&backend, args)?;
-    Ok((backend, settings))
+const SWITCHED_OFF: &str = "switched off";
+const NOT_INSTALLED: &str = "not installed";
+
+/// The backend to run on, and those that do not.
+pub struct Chosen {
+    /// The backend.
+    pub backend: BackendClient,
+    /// Ids of the others, and why each runs nothing.
+    pub not_used: Vec<(String, String)>,
 }
 
-/// The settings of a backend, as keys and values.
-pub fn settings(backend: &BackendClient, args: &EngineArgs) -> Result<Vec<(String, String)>, Failure> {
-    let id = backend.plugin();
-    let mut settings = args.backend.settings_of(id);
-    if let Some(threads) = args.threads {
-        if settings.iter().any(|(key, _)| key == "threads") {
-            let message = format!("`--threads` and `--set {id}.threads` are the same setting");
-            return Err(Failure::new(Exit::Usage, message).hint("give one of them"));
+/// The backend that was asked for, or else the first that has a device: of those that the user gave files for, then of
+/// those that the files of settings prefer, then of the others that are built in.
+pub fn choose(
+    registry: &mut Registry,
+    candidates: &mut Candidates,
+    wanted: Option<&str>,
+    preferred: &[String],
+) -> Result<Chosen, Failure> {
+    let ids = ids(registry, candidates, preferred);
+    let mut not_used = Vec::new();
+    let mut backend = match wanted {
+        Some(id) => Some(load(registry, candidates, id)?),
+        None => None,
+    };
+    let first = backend.as_ref().map(|backend| backend.plugin().to_owned());
+    for id in ids.into_iter().filter(|id| Some(id) != first.as_ref()) {
+        match &backend {
+            Some(chosen) => {
+                let reason = not_wanted(registry, candidates, &id, chosen.plugin());
+                not_used.push((id, reason));
+            }
+            None => match first_with_device(registry, candidates, &id)? {
+                Ok(usable) => backend = Some(usable),
+                Err(reason) => not_used.push((id, reason)),
+            },
         }
-        settings.push(("threads".to_owned(), threads.to_string()));
     }
-    Ok(settings)
+    match backend {
+        Some(backend) => Ok(Chosen { backend, not_used }),
+        None => {
+            let is_there = |id: &str| registry.find(id).is_ok();
+            let reasons = not_used.iter().filter(|(id, _)| is_there(id));
+            let reasons = reasons.map(|(id, reason)| format!("`{id}`: {reason}")).collect();
+            Err(Error::NoBackend { reasons }.into())
+        }
+    }
+}
+
+/// Ids of all backends, those first that come first.
+fn ids(registry: &Registry, candidates: &Candidates, preferred: &[String]) -> Vec<String> {
+    let backends = || registry.plugins().iter().filter(|plugin| plugin.is_backend());
+    let named = backends().filter(|plugin| plugin.origin.path().is_some()).map(Plugin::id);
+    let is_backend = |it: &&Candidate| {
+        it.descriptor.as_ref().is_some_and(|descriptor| descriptor.kind == PluginKind::Backend)
+    };
+    let found = candidates.list().iter().filter(is_backend).filter_map(Candidate::id).map(str::to_owned);
+    let mut ids: Vec<String> = Vec::new();
+    for id in named.chain(preferred.iter().cloned()).chain(backends().map(Plugin::id)).chain(found) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+fn load(registry: &mut Registry, candidates: &mut Candidates, id: &str) -> Result<BackendClient, Failure> {
+    // What the user named is there, and is not asked for its devices before it is used.
+    if !registry.find(id).is_ok_and(|plugin| plugin.origin.path().is_some()) {
+        let loaded = registry.load_backend(candidates, id);
+        loaded.map_err(|error| among_backends(error, registry, candidates))?;
+    }
+    Ok(registry.backend(Some(id))?)
+}
+
+/// A backend that has a device, or why it cannot be used. That a newer file would take the place of a built-in one and
+/// cannot is an error.
+fn first_with_device(
+    registry: &mut Registry,
+    candidates: &mut Candidates,
+    id: &str,
+) -> Result<Result<BackendClient, String>, Failure> {
+    let is_there = registry.find(id).is_ok();
+    let is_found = candidates.list().iter().any(|candidate| candidate.id() == Some(id));
+    if candidates.is_disabled(id) {
+        return Ok(Err(SWITCHED_OFF.to_owned()));
+    }
+    if !is_there && !is_found {
+        return Ok(Err(NOT_INSTALLED.to_owned()));
+    }
+    let backend = match registry.load_backend(candidates, id) {
+        Ok(backend) => backend,
+        Err(error) if is_there => return Err(error.into()),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    Ok(match backend.devices() {
+        Ok(devices) if devices.is_empty() => Err("it has no device".to_owned()),
+        Ok(_) => Ok(backend),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// Why a backend was not even tried.
+fn not_wanted(registry: &Registry, candidates: &Candidates, id: &str, chosen: &str) -> String {
+    if candidates.is_disabled(id) {
+        return SWITCHED_OFF.to_owned();
+    }
+    match candidates.choice(id) {
+        Err(error) => error.to_string(),
+        Ok(None) if registry.find(id).is_err() => NOT_INSTALLED.to_owned(),
+        Ok(_) => format!("`{chosen}` is used"),
+    }
 }
 
 /// A setting of a plugin that is not used would have no effect, so it is an error.
 pub fn check_settings(registry: &Registry, given: &[SettingArg], used: &[String]) -> Result<(), Failure> {
-    for SettingArg { plugin, key, .. } in given {
-        if plugin == HOST && !used.contains(plugin) {
-            let message = format!("setting `{plugin}.{key}` has no effect: no strategy is used here");
+    for setting in given {
+        let SettingArg { plugin, .. } = setting;
+        let name = setting.name();
+        if plugin.is_empty() || plugin == HOST {
+            let message = format!("setting `{name}` has no effect: no model is run here");
             return Err(Failure::new(Exit::Usage, message));
         }
-        if !used.contains(plugin) && registry.find(plugin).is_err() && nearest(plugin, [HOST]).is_some() {
-            let message = format!("there is no plugin `{plugin}`");
-            return Err(Failure::new(Exit::Usage, message).hint(format!("did you mean `{HOST}`?")));
-        }
-        if plugin != HOST {
-            registry.find(plugin)?;
-        }
+        registry.find(plugin)?;
         if !used.contains(plugin) {
-            let message = format!("setting `{plugin}.{key}` has no effect: `{plugin}` is not used here");
+            let message = format!("setting `{name}` has no effect: `{plugin}` is not used here");
             return Err(Failure::new(Exit::Usage, message));
         }
     }

@@ -5,6 +5,7 @@ use std::io;
 
 use paceline_engine::EngineError;
 use paceline_plugin_api::ErrorKind;
+use paceline_registry::settings::{Fault, Faults};
 
 use crate::exit::Exit;
 
@@ -13,6 +14,8 @@ use crate::exit::Exit;
 pub struct Failure {
     exit: Exit,
     message: String,
+    /// Further things that are wrong.
+    others: Vec<String>,
     causes: Vec<String>,
     hint: Option<String>,
     broken_pipe: bool,
@@ -21,7 +24,14 @@ pub struct Failure {
 impl Failure {
     /// A failure with a message: what is wrong and where, without a final period.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), causes: Vec::new(), hint: None, broken_pipe: false }
+        Self { exit, message: message.into(), others: Vec::new(), causes: Vec::new(), hint: None, broken_pipe: false }
+    }
+
+    /// Settings that are wrong: each is an error of its own, with the place where it stands.
+    pub fn faults(faults: &Faults) -> Self {
+        let mut messages = faults.0.iter().map(ToString::to_string);
+        let first = Self::new(Exit::Usage, messages.next().unwrap_or_default());
+        Self { others: messages.collect(), ..first }
     }
 
     /// Adds an error as the cause, and all that caused it in turn.
@@ -57,9 +67,10 @@ impl Failure {
     /// The lines to show, each with its label.
     pub fn lines(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let message = [("error", self.message.as_str())];
+        let others = self.others.iter().map(|other| ("error", other.as_str()));
         let causes = self.causes.iter().map(|cause| ("cause", cause.as_str()));
         let hint = self.hint.iter().map(|hint| ("hint", hint.as_str()));
-        message.into_iter().chain(causes).chain(hint)
+        message.into_iter().chain(others).chain(causes).chain(hint)
     }
 
     /// Output that could not be written.
@@ -85,6 +96,18 @@ impl Failure {
             ErrorKind::Invalid => Self { exit: Exit::Usage, ..failure },
             _ => failure,
         }
+    }
+}
+
+impl From<Faults> for Failure {
+    fn from(faults: Faults) -> Self {
+        Self::faults(&faults)
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::new(Exit::Usage, fault.to_string())
     }
 }
 

@@ -1,5 +1,6 @@
-//! Chooses the strategies of a context, and checks their settings.
+//! Chooses the strategies of a context.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use paceline_engine::{
@@ -8,13 +9,14 @@ use paceline_engine::{
 use paceline_gguf::Gguf;
 use paceline_plugin_api::ErrorKind;
 use paceline_plugin_api::abi::kind;
-use paceline_plugin_api::settings::{Setting, SettingType, Settings, Stage, nearest};
+use paceline_plugin_api::settings::nearest;
 use paceline_registry::{Candidates, Error, Plugin, PluginKind, Registry};
 use serde_json::{Value, json};
 
-use crate::args::{SettingArg, StrategyChoice};
+use crate::args::StrategyChoice;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::resolution::{ROLLBACK, Resolved};
 
 /// In front of the settings that are the host's own.
 pub const HOST: &str = "speculation";
@@ -25,36 +27,8 @@ const MTP_CHAIN: &str = "mtp-chain";
 /// The drafter that needs nothing but the text.
 const NGRAM: &str = "ngram-adaptive";
 /// The rollback strategy for recurrent layers.
-const REPLAY: &str = "gdn-replay";
-
-const fn choice(key: &'static str, options: &'static [&'static str], doc: &'static str) -> Setting {
-    Setting { key, kind: SettingType::Choice { options }, stage: Stage::Context, unit: "", doc }
-}
-
-/// How the host uses strategies.
-const SETTINGS: &[Setting] = &[
-    choice("select", &["value", "order"], "Which of several drafts is taken: the best worth, or the first."),
-    Setting {
-        key: "controller",
-        kind: SettingType::Bool { default: true },
-        stage: Stage::Context,
-        unit: "",
-        doc: "Adapt the length of drafts, and stop drafting while it does not pay.",
-    },
-    choice(
-        "acceptance",
-        &["agree", "reject"],
-        "Whether a guess must be the model's own token, or may be drawn.",
-    ),
-    Setting {
-        key: "most_verified",
-        kind: SettingType::Integer { default: 15, min: 1, max: 15 },
-        stage: Stage::Context,
-        unit: "tokens",
-        doc: "Most guesses that one run of the model looks at.",
-    },
-    choice("rollback", &["auto", "replay", "snapshots"], "How recurrent state is taken back."),
-];
+pub const REPLAY: &str = "gdn-replay";
+const NO_RECURRENT_LAYERS: &str = "the model has no recurrent layers";
 
 /// The strategies of a context, and those that were left out.
 #[derive(Clone, Default)]
@@ -63,6 +37,8 @@ pub struct Strategies {
     pub options: StrategyOptions,
     /// Ids of plugins that nobody named: they may be left out.
     optional: Vec<String>,
+    /// Why recurrent state cannot be replayed here.
+    no_replay: Option<String>,
     /// Plugins that were left out, and why.
     pub left_out: Vec<(String, String)>,
 }
@@ -92,44 +68,36 @@ pub fn load(
     Ok(())
 }
 
-/// Chooses strategies for a model. `settings` are all that were given, of which the others are not looked at.
+/// Chooses strategies for a model. What has a setting on the command line, as `is_set` knows, is wanted.
 pub fn choose(
     registry: &Registry,
     choice: &StrategyChoice,
-    settings: &[SettingArg],
+    is_set: &dyn Fn(&str) -> bool,
     draft: Option<&Arc<Gguf>>,
     model: &Model,
 ) -> Result<Strategies, Failure> {
-    let host = Settings::read(SETTINGS, &settings_of(settings, HOST))
-        .map_err(|error| Failure::new(Exit::Usage, format!("{HOST}: {error}")))?;
     let mut chosen = Strategies::default();
     let ids = match choice {
         StrategyChoice::Named(ids) => ids.clone(),
-        StrategyChoice::Auto => automatic(registry, settings, draft.is_some(), model, &mut chosen),
+        StrategyChoice::Auto => automatic(registry, is_set, draft.is_some(), model, &mut chosen),
     };
     chosen.options = StrategyOptions {
-        drafters: ids.iter().map(|id| drafter(registry, id, settings)).collect::<Result<_, _>>()?,
-        rollback: None,
+        drafters: ids.iter().map(|id| drafter(registry, id)).collect::<Result<_, _>>()?,
         draft: draft.filter(|_| !ids.is_empty()).cloned(),
-        acceptance: if host.choice("acceptance") == "reject" {
-            Acceptance::Reject
-        } else {
-            Acceptance::Agree
-        },
-        select: if host.choice("select") == "order" { Select::Order } else { Select::Value },
-        controller: host.bool("controller"),
-        most_verified: host.integer("most_verified").try_into().unwrap_or(1),
+        ..StrategyOptions::default()
     };
-    if !ids.is_empty() {
-        choose_rollback(registry, host.choice("rollback"), settings, model, &mut chosen)?;
-    }
+    chosen.no_replay = if model.shape().count(LayerKind::Recurrent) == 0 {
+        Some(NO_RECURRENT_LAYERS.to_owned())
+    } else {
+        registry.find(REPLAY).err().map(|_| format!("plugin `{REPLAY}` is not there"))
+    };
     Ok(chosen)
 }
 
 /// The drafters that suit a model; the reasons of the others are kept.
 fn automatic(
     registry: &Registry,
-    settings: &[SettingArg],
+    is_set: &dyn Fn(&str) -> bool,
     has_draft: bool,
     model: &Model,
     chosen: &mut Strategies,
@@ -137,6 +105,7 @@ fn automatic(
     let mut ids = vec![NGRAM];
     if has_draft {
         ids.push(DFLASH);
+        chosen.left_out.push((MTP_CHAIN.to_owned(), "a drafter is given".to_owned()));
     } else if model.shape().has_nextn {
         ids.push(MTP_CHAIN);
     } else {
@@ -150,55 +119,19 @@ fn automatic(
         is_there
     });
     // What a user gave a file or a setting for is wanted.
-    let is_optional = |id: &&&str| **id != DFLASH && !settings.iter().any(|it| it.plugin == **id);
+    let is_optional = |id: &&&str| **id != DFLASH && !is_set(id);
     chosen.optional = ids.iter().filter(is_optional).map(|id| (*id).to_owned()).collect();
     ids.into_iter().map(str::to_owned).collect()
 }
 
-fn choose_rollback(
-    registry: &Registry,
-    how: &str,
-    settings: &[SettingArg],
-    model: &Model,
-    chosen: &mut Strategies,
-) -> Result<(), Failure> {
-    let has_recurrent = model.shape().count(LayerKind::Recurrent) > 0;
-    if how == "snapshots" || (how == "auto" && !has_recurrent) {
-        return Ok(());
-    }
-    if !has_recurrent {
-        let message =
-            format!("setting `{HOST}.rollback={how}` has no effect: the model has no recurrent layers");
-        return Err(Failure::new(Exit::Usage, message));
-    }
-    match registry.find(REPLAY) {
-        Ok(plugin) => {
-            let rollbacks =
-                plugin.client.rollbacks().map_err(|error| Failure::plugin_call(REPLAY, &error))?;
-            let plugin = rollbacks.ok_or_else(|| no_strategy(REPLAY, "it does not roll back"))?;
-            chosen.options.rollback =
-                Some(RollbackOptions { plugin, settings: settings_of(settings, REPLAY) });
-            if how == "auto" {
-                chosen.optional.push(REPLAY.to_owned());
-            }
-            Ok(())
-        }
-        Err(_) if how == "auto" => {
-            chosen.left_out.push((REPLAY.to_owned(), "this program was built without it".to_owned()));
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The drafter with that id, and its settings.
-pub fn drafter(registry: &Registry, id: &str, settings: &[SettingArg]) -> Result<DrafterOptions, Failure> {
+/// The drafter with that id, still without settings.
+fn drafter(registry: &Registry, id: &str) -> Result<DrafterOptions, Failure> {
     let client = &registry.find(id)?.client;
     if client.kind() != kind::STRATEGY {
         return Err(no_strategy(id, "it is a backend").hint(format!("give it with `--backend {id}`")));
     }
     match client.drafters().map_err(|error| Failure::plugin_call(id, &error))? {
-        Some(plugin) => Ok(DrafterOptions { plugin, settings: settings_of(settings, id) }),
+        Some(plugin) => Ok(DrafterOptions { plugin, settings: Vec::new() }),
         None => Err(no_strategy(id, "it rolls state back, and guesses nothing")
             .hint(format!("it is used where it helps; `--set {HOST}.rollback=replay` makes sure of it"))),
     }
@@ -215,11 +148,60 @@ impl Strategies {
         self.options.rollback.as_ref().map(|it| it.plugin.plugin())
     }
 
-    /// Names in front of settings that have an effect.
-    pub fn settings_in_use(&self) -> Vec<String> {
-        let drafters = self.drafters();
-        let host = (!drafters.is_empty()).then_some(HOST);
-        drafters.into_iter().chain(self.rollback()).chain(host).map(str::to_owned).collect()
+    /// Ids of the strategies that the context may use.
+    pub fn possible(&self) -> BTreeSet<String> {
+        let drafters: BTreeSet<String> = self.drafters().into_iter().map(str::to_owned).collect();
+        let replay = (self.no_replay.is_none() && !drafters.is_empty()).then(|| REPLAY.to_owned());
+        drafters.into_iter().chain(replay).collect()
+    }
+
+    /// The drafter that works with a model of its own, or with a block of the model.
+    pub fn with_model(&self) -> Option<&str> {
+        self.drafters().into_iter().find(|id| [DFLASH, MTP_CHAIN].contains(id))
+    }
+
+    /// Takes over the settings of a context. What cannot be had there is refused, so that the next best counts.
+    pub fn configure(&mut self, registry: &Registry, resolved: &mut Resolved) -> Result<(), Failure> {
+        self.options.rollback = None;
+        if resolved.word(ROLLBACK) == "replay" {
+            let decided = resolved.resolution.get(ROLLBACK);
+            let for_this_run = decided.is_some_and(|it| it.winner.source.is_for_this_run());
+            match &self.no_replay {
+                // A file may speak of other models.
+                Some(reason) if reason == NO_RECURRENT_LAYERS && !for_this_run => {}
+                Some(reason) => resolved.resolution.refuse(ROLLBACK, reason)?,
+                None => self.use_replay(registry, resolved)?,
+            }
+        }
+        for drafter in &mut self.options.drafters {
+            drafter.settings = resolved.resolution.settings_of(drafter.plugin.plugin());
+        }
+        self.options.acceptance = match resolved.word("speculation.acceptance") {
+            "reject" => Acceptance::Reject,
+            _ => Acceptance::Agree,
+        };
+        self.options.select = match resolved.word("speculation.select") {
+            "order" => Select::Order,
+            _ => Select::Value,
+        };
+        self.options.controller = resolved.switch("speculation.controller");
+        if let Some(most) = resolved.number("speculation.most_verified") {
+            self.options.most_verified = most;
+        }
+        Ok(())
+    }
+
+    fn use_replay(&mut self, registry: &Registry, resolved: &Resolved) -> Result<(), Failure> {
+        let client = &registry.find(REPLAY)?.client;
+        let plugin = client.rollbacks().map_err(|error| Failure::plugin_call(REPLAY, &error))?;
+        let plugin = plugin.ok_or_else(|| no_strategy(REPLAY, "it does not roll back"))?;
+        let settings = resolved.resolution.settings_of(REPLAY);
+        self.options.rollback = Some(RollbackOptions { plugin, settings });
+        self.optional.retain(|id| id != REPLAY);
+        if !resolved.is_explicit(ROLLBACK) {
+            self.optional.push(REPLAY.to_owned());
+        }
+        Ok(())
     }
 
     /// Leaves out what an engine could not be made with, if nobody asked for it. False if nothing can be left out, so
@@ -243,6 +225,9 @@ impl Strategies {
         {
             self.options.rollback = None;
         }
+        if ids.iter().any(|id| id == REPLAY) {
+            self.no_replay = Some(reason.clone());
+        }
         self.left_out.extend(ids.into_iter().map(|id| (id, reason.clone())));
         true
     }
@@ -260,11 +245,6 @@ impl Strategies {
             "left_out": left_out.collect::<Vec<_>>(),
         })
     }
-}
-
-fn settings_of(settings: &[SettingArg], plugin: &str) -> Vec<(String, String)> {
-    let of_plugin = settings.iter().filter(|setting| setting.plugin == plugin);
-    of_plugin.map(|setting| (setting.key.clone(), setting.value.clone())).collect()
 }
 
 fn no_strategy(id: &str, what: &str) -> Failure {
@@ -304,10 +284,17 @@ mod tests {
     use crate::model_source::ModelSource;
     use paceline_plugin_api::Error as PluginError;
 
-    fn automatic(settings: &[&str]) -> Strategies {
+    /// As `auto` chooses, with recurrent state taken back by replay.
+    fn automatic(set: &[&str]) -> Strategies {
         let model = Model::new(Arc::new(ModelSource::Demo.open().unwrap())).unwrap();
-        let settings: Vec<SettingArg> = settings.iter().map(|text| text.parse().unwrap()).collect();
-        choose(&Registry::new().unwrap(), &StrategyChoice::Auto, &settings, None, &model).unwrap()
+        let registry = Registry::new().unwrap();
+        let is_set = |id: &str| set.contains(&id);
+        let mut chosen = choose(&registry, &StrategyChoice::Auto, &is_set, None, &model).unwrap();
+        let rollbacks = registry.find(REPLAY).unwrap().client.rollbacks().unwrap();
+        let settings = Vec::new();
+        chosen.options.rollback = rollbacks.map(|plugin| RollbackOptions { plugin, settings });
+        chosen.optional.push(REPLAY.to_owned());
+        chosen
     }
 
     fn refused_by(plugin: &str) -> EngineError {
@@ -341,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_has_a_setting_is_not_left_out() {
-        let mut strategies = automatic(&["mtp-chain.depth=4"]);
+        let mut strategies = automatic(&[MTP_CHAIN]);
         assert!(!strategies.leave_out(&refused_by(MTP_CHAIN)));
         assert_eq!(strategies.drafters(), [NGRAM, MTP_CHAIN]);
     }

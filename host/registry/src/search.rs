@@ -46,6 +46,16 @@ impl Environment {
         }
     }
 
+    /// The variables of this process that are text. None where the process has more rights than the user who started
+    /// it, as in [`Environment::of_process`].
+    pub fn variables_of_process() -> Vec<(String, String)> {
+        if has_more_rights_than_its_user() {
+            return Vec::new();
+        }
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        std::env::vars_os().filter_map(text).collect()
+    }
+
     /// The directories to search, in order: those of `PACELINE_PLUGIN_DIRS`, then `plugins` beside the program, the
     /// user's, and the system's. A relative one would depend on the current directory and is left out.
     pub fn search_directories(&self) -> Vec<PathBuf> {

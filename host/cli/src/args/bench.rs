@@ -30,11 +30,11 @@ pub struct BenchArgs {
     pub draft: Option<PathBuf>,
 
     /// Compare two values of a setting, as in `mtp-chain.depth=2,4`; may be given several times
-    #[arg(long, value_name = "PLUGIN.KEY=V1,V2", value_parser = ab)]
+    #[arg(long, value_name = "KEY=V1,V2", value_parser = ab)]
     pub ab: Vec<Axis>,
 
     /// Go through values of a setting, as in `mtp-chain.depth=1,2,4,8`; may be given several times
-    #[arg(long, value_name = "PLUGIN.KEY=V1,V2,...", value_parser = sweep)]
+    #[arg(long, value_name = "KEY=V1,V2,...", value_parser = sweep)]
     pub sweep: Vec<Axis>,
 
     /// Continue the prompts of this file, JSON Lines with `kind`, `name` and `text`; may be given several times
@@ -108,12 +108,24 @@ impl FromStr for StrategyList {
 /// A setting and the values that it takes in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// Id of the plugin.
+    /// What stands in front of the first dot: id of the plugin. Empty for settings of the host without a dot.
     pub plugin: String,
     /// Key of the setting, without the plugin.
     pub key: String,
     /// Two or more values as text, all different; the plugin knows what they may be.
     pub values: Vec<String>,
+}
+
+impl Axis {
+    /// One of its values, as a setting.
+    pub fn setting(&self, value: &str) -> SettingArg {
+        SettingArg { plugin: self.plugin.clone(), key: self.key.clone(), value: value.to_owned() }
+    }
+
+    /// The whole key.
+    pub fn name(&self) -> String {
+        self.setting("").name()
+    }
 }
 
 /// Reads a setting with two values, as in `mtp-chain.depth=2,4`.
@@ -122,8 +134,8 @@ pub fn ab(text: &str) -> Result<Axis, String> {
     match axis.values.len() {
         2 => Ok(axis),
         count => Err(format!(
-            "`{}.{}` has {count} values; two are compared, and `--sweep` takes more",
-            axis.plugin, axis.key
+            "`{}` has {count} values; two are compared, and `--sweep` takes more",
+            axis.name()
         )),
     }
 }
@@ -134,21 +146,23 @@ pub fn sweep(text: &str) -> Result<Axis, String> {
 }
 
 fn axis(text: &str) -> Result<Axis, String> {
-    let SettingArg { plugin, key, value } = text.parse().map_err(|_| {
-        format!("`{text}` must be a plugin, a dot, a key, `=` and values, as in `mtp-chain.depth=2,4`")
+    let setting: SettingArg = text.parse().map_err(|_| {
+        format!("`{text}` must be a key, `=` and values, as in `mtp-chain.depth=2,4`")
     })?;
+    let name = setting.name();
+    let SettingArg { plugin, key, value } = setting;
     let mut values: Vec<String> = Vec::new();
     for value in value.split(',') {
         if value.is_empty() {
-            return Err(format!("a value of `{plugin}.{key}` is empty"));
+            return Err(format!("a value of `{name}` is empty"));
         }
         if values.iter().any(|other| other == value) {
-            return Err(format!("the value `{value}` of `{plugin}.{key}` comes twice"));
+            return Err(format!("the value `{value}` of `{name}` comes twice"));
         }
         values.push(value.to_owned());
     }
     if values.len() < 2 {
-        return Err(format!("`{plugin}.{key}` has one value only; use `--set` for that"));
+        return Err(format!("`{name}` has one value only; use `--set` for that"));
     }
     Ok(Axis { plugin, key, values })
 }
@@ -197,8 +211,8 @@ mod tests {
         assert_eq!(sweep("a.b=1,2,3").unwrap().values.len(), 3);
         for (text, problem) in [
             (
-                "depth=2,4",
-                "`depth=2,4` must be a plugin, a dot, a key, `=` and values, as in `mtp-chain.depth=2,4`",
+                ".depth=2,4",
+                "`.depth=2,4` must be a key, `=` and values, as in `mtp-chain.depth=2,4`",
             ),
             ("a.b=1", "`a.b` has one value only; use `--set` for that"),
             ("a.b=", "a value of `a.b` is empty"),

@@ -1,5 +1,6 @@
 //! What commands take that run a model.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -12,8 +13,9 @@ pub struct BackendArgs {
     #[arg(long, value_name = "ID")]
     pub backend: Option<String>,
 
-    /// Set a plugin's setting, such as `cpu.threads=2`; may be given several times
-    #[arg(long, value_name = "PLUGIN.KEY=VALUE")]
+    /// Set a setting, of a plugin such as `cpu.threads=2` or of the host such as `microbatch=256`; may be given several
+    /// times
+    #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<SettingArg>,
 }
 
@@ -28,25 +30,35 @@ impl BackendArgs {
 /// One `--set`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingArg {
-    /// Id of the plugin.
+    /// What stands in front of the first dot: id of the plugin. Empty for settings of the host without a dot.
     pub plugin: String,
     /// Key of the setting, without the plugin.
     pub key: String,
-    /// Value as text; the plugin knows what it may be.
+    /// Value as text.
     pub value: String,
+}
+
+impl SettingArg {
+    /// The whole key.
+    pub fn name(&self) -> String {
+        match self.plugin.as_str() {
+            "" => self.key.clone(),
+            plugin => format!("{plugin}.{}", self.key),
+        }
+    }
 }
 
 impl FromStr for SettingArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('=').and_then(|(name, value)| Some((name.split_once('.')?, value)));
-        match parts {
-            Some(((plugin, key), value)) if !plugin.is_empty() && !key.is_empty() => {
-                Ok(Self { plugin: plugin.to_owned(), key: key.to_owned(), value: value.to_owned() })
-            }
-            _ => Err("it must be a plugin, a dot, a key, `=` and a value, as in `cpu.threads=2`".to_owned()),
+        let wrong = || "it must be a key, `=` and a value, as in `cpu.threads=2`".to_owned();
+        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        let (plugin, key) = name.split_once('.').unwrap_or(("", name));
+        if key.is_empty() || name.starts_with('.') {
+            return Err(wrong());
         }
+        Ok(Self { plugin: plugin.to_owned(), key: key.to_owned(), value: value.to_owned() })
     }
 }
 
@@ -61,9 +73,14 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
 
-    /// Type of cached keys and values: f16, f32 or q8_0; two of them, as in `q8_0/f16`, for keys and for values
-    #[arg(long, value_name = "TYPE", default_value = "f16")]
-    pub kv_type: KvTypes,
+    /// Type of cached keys and values: f16, f32 or q8_0; two of them, as in `q8_0/f16`, for keys and for values; f16
+    /// unless it is set elsewhere
+    #[arg(long, value_name = "TYPE")]
+    pub kv_type: Option<KvTypes>,
+
+    /// The device of the backend, counted from 0, as `paceline devices` numbers them; 0 if left out
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
 }
 
 /// Where a text comes from; standard input if nothing is given.
@@ -85,6 +102,13 @@ const KV_TYPES: [DType; 3] = [DType::F16, DType::F32, DType::Q8_0];
 /// Types of cached keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvTypes(pub [DType; 2]);
+
+impl fmt::Display for KvTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self([keys, values]) = self;
+        if keys == values { write!(f, "{keys}") } else { write!(f, "{keys}/{values}") }
+    }
+}
 
 impl FromStr for KvTypes {
     type Err = String;
@@ -110,9 +134,12 @@ mod tests {
     fn settings_have_a_plugin_a_key_and_a_value() {
         let setting = "cpu.threads=2".parse::<SettingArg>().unwrap();
         assert_eq!((&*setting.plugin, &*setting.key, &*setting.value), ("cpu", "threads", "2"));
+        assert_eq!(setting.name(), "cpu.threads");
         let setting = "cpu.a.b=x=y".parse::<SettingArg>().unwrap();
         assert_eq!((&*setting.key, &*setting.value), ("a.b", "x=y"));
-        for text in ["", "cpu", "cpu.threads", "threads=2", ".threads=2", "cpu.=2"] {
+        let setting = "microbatch=256".parse::<SettingArg>().unwrap();
+        assert_eq!((setting.name().as_str(), &*setting.plugin), ("microbatch", ""));
+        for text in ["", "cpu", "cpu.threads", "=2", ".threads=2", "cpu.=2"] {
             assert!(text.parse::<SettingArg>().is_err(), "{text}");
         }
     }

@@ -20,8 +20,10 @@ pub struct StrategyArgs {
     /// left out, and --verbose says why. Settings of strategies and of how they are used are given with --set, such as
     /// `mtp-chain.depth=4`; `speculation.select`, `speculation.controller`, `speculation.acceptance`,
     /// `speculation.most_verified` and `speculation.rollback` are those of the host.
-    #[arg(long, value_name = "LIST", default_value = AUTO)]
-    pub strategy: StrategyChoice,
+    ///
+    /// If left out, the files of settings decide; as shipped, that is `auto`.
+    #[arg(long, value_name = "LIST")]
+    pub strategy: Option<StrategyChoice>,
 
     /// The drafter's own GGUF file, for strategies that have one
     #[arg(long, value_name = "FILE")]

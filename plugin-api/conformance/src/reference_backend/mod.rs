@@ -24,7 +24,7 @@ use paceline_plugin_api::backend::{
     Backend, DeviceInfo, DeviceKind, NodePlan, Plan, PlanSummary, StatePlan, UNLIMITED_ROWS, WeightLayout,
     WeightUse,
 };
-use paceline_plugin_api::graph::{Graph, Node, ValueKind};
+use paceline_plugin_api::graph::{DType, Graph, Node, Shape, ValueKind};
 use paceline_plugin_api::settings::{Setting, SettingType, Settings, Stage};
 use paceline_plugin_api::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,9 +89,11 @@ fn check_capabilities(capabilities: &str) -> Result<()> {
     Err(Error::invalid(format!("capabilities `{capabilities}` are not those of this backend")))
 }
 
-fn layout_of(weight: &str, bytes: Option<u64>, is_supported: bool) -> Result<WeightLayout> {
-    match bytes {
-        Some(bytes) if is_supported => Ok(WeightLayout { layout: CANONICAL, bytes, alignment: ALIGNMENT }),
+fn layout_of(weight: &str, dtype: DType, shape: &Shape) -> Result<WeightLayout> {
+    // Tables of indices are read as they are.
+    let is_read = quant::is_supported(dtype) || dtype == DType::I32;
+    match dtype.bytes(shape) {
+        Some(bytes) if is_read => Ok(WeightLayout { layout: CANONICAL, bytes, alignment: ALIGNMENT }),
         _ => Err(Error::unsupported(format!("weight `{weight}` has a type or shape without a reader"))),
     }
 }
@@ -114,17 +116,14 @@ impl Backend for ReferenceBackend {
 
     fn layout_weights(&self, capabilities: &str, weights: &[WeightUse]) -> Result<Vec<WeightLayout>> {
         check_capabilities(capabilities)?;
-        weights
-            .iter()
-            .map(|w| layout_of(&w.name, w.dtype.bytes(&w.shape), quant::is_supported(w.dtype)))
-            .collect()
+        weights.iter().map(|w| layout_of(&w.name, w.dtype, &w.shape)).collect()
     }
 
     fn plan(&self, graph: Graph, capabilities: &str, layouts: &[WeightLayout]) -> Result<ReferencePlan> {
         check_capabilities(capabilities)?;
         for (id, layout) in graph.weights().zip(layouts) {
             let value = graph.value(id);
-            if layout_of(&value.name, value.bytes(), quant::is_supported(value.dtype))? != *layout {
+            if layout_of(&value.name, value.dtype, &value.shape)? != *layout {
                 return Err(Error::invalid(format!("weight `{}` has another layout", value.name)));
             }
         }

@@ -28,7 +28,7 @@ pub fn arms(strategies: &StrategyList, auto: &[String], axes: &[Axis]) -> Result
     let is_strategy = |plugin: &String| strategies.0.iter().any(|choice| ids(choice).contains(plugin));
     for (index, axis) in axes.iter().enumerate() {
         if axes[..index].iter().any(|other| (&other.plugin, &other.key) == (&axis.plugin, &axis.key)) {
-            return Err(format!("`{}.{}` varies twice", axis.plugin, axis.key));
+            return Err(format!("`{}` varies twice", axis.name()));
         }
     }
     let mut arms = Vec::new();
@@ -41,9 +41,8 @@ pub fn arms(strategies: &StrategyList, auto: &[String], axes: &[Axis]) -> Result
         let mut choices: Vec<Vec<SettingArg>> = vec![Vec::new()];
         for axis in axes.iter().filter(varies) {
             let with = |settings: &Vec<SettingArg>, value: &String| {
-                let (plugin, key) = (axis.plugin.clone(), axis.key.clone());
                 let mut settings = settings.clone();
-                settings.push(SettingArg { plugin, key, value: value.clone() });
+                settings.push(axis.setting(value));
                 settings
             };
             choices =
@@ -62,7 +61,7 @@ pub fn arms(strategies: &StrategyList, auto: &[String], axes: &[Axis]) -> Result
         arms.iter().any(|arm: &Arm| arm.settings.iter().any(is_axis))
     };
     match axes.iter().find(|axis| !varies(axis)) {
-        Some(axis) => Err(format!("`{}.{}` varies nothing: no strategy is used", axis.plugin, axis.key)),
+        Some(axis) => Err(format!("`{}` varies nothing: no strategy is used", axis.name())),
         None => Ok(arms),
     }
 }
@@ -74,7 +73,7 @@ fn too_many() -> String {
 fn arm(choice: &StrategyChoice, strategies: &[String], settings: Vec<SettingArg>) -> Arm {
     let mut name = choice.name();
     for setting in &settings {
-        name.push_str(&format!(" {}.{}={}", setting.plugin, setting.key, setting.value));
+        name.push_str(&format!(" {}={}", setting.name(), setting.value));
     }
     Arm { name, strategies: strategies.to_vec(), settings }
 }

@@ -1,0 +1,230 @@
+//! Where settings of a context get their values: the one way for all commands that run or explain a model.
+
+use std::collections::BTreeSet;
+
+use paceline_engine::{LayerKind, Model, ModelShape};
+use paceline_plugin_api::backend::{DeviceInfo, DeviceKind};
+use paceline_plugin_api::graph::DType;
+use paceline_registry::settings::{
+    self, ConfigFile, ContextFacts, DrafterPlace, Fault, Faults, Given, ModelFacts, Offer, Placement,
+    Resolution, Resolver, Schema, Value,
+};
+use paceline_registry::{Candidates, Descriptor, Environment, Plugin, Registry, semver};
+
+use crate::config::{Config, OTHER_VARIABLES};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// How recurrent state is taken back.
+pub const ROLLBACK: &str = "speculation.rollback";
+/// Positions of a sequence.
+pub const CONTEXT: &str = "context";
+/// Context of a model that was trained for more, when none is set.
+const DEFAULT_CONTEXT: u32 = 8192;
+
+/// All that sets settings, but for the command line.
+pub struct Sources {
+    /// All settings that there are.
+    pub schema: Schema,
+    files: Vec<ConfigFile>,
+    environment: Vec<Given>,
+    notes: Vec<String>,
+}
+
+/// A context that is placed, and its settings.
+#[derive(Clone)]
+pub struct Resolved {
+    /// What is true of the context.
+    pub facts: ContextFacts,
+    /// The settings.
+    pub resolution: Resolution,
+    /// What has no effect although nothing is wrong with it.
+    pub notes: Vec<String>,
+}
+
+impl Sources {
+    /// The files, the environment, and the settings of all plugins that there are.
+    pub fn new(config: &Config, registry: &Registry, candidates: &Candidates) -> Result<Self, Faults> {
+        let schema = schema(registry, candidates)?;
+        let environment =
+            Given::environment(&schema, Environment::variables_of_process(), &OTHER_VARIABLES)?;
+        Ok(Self {
+            schema,
+            files: config.files.clone(),
+            environment: environment.given,
+            notes: environment.notes,
+        })
+    }
+
+    /// Checks everything together with what the command line gives.
+    pub fn resolver(&self, given: &[Given]) -> Result<Resolver, Faults> {
+        Resolver::new(self.schema.clone(), &self.files, &[&self.environment, given].concat())
+    }
+
+    /// Places all layers on one device and finds the settings. `strategies` are those that the context may use.
+    pub fn resolve(
+        &self,
+        given: &[Given],
+        model: ModelFacts,
+        device: &Offer,
+        trained: u32,
+        strategies: &BTreeSet<String>,
+    ) -> Result<Resolved, Failure> {
+        let resolver = self.resolver(given)?;
+        let before = resolver.before_placement(&model)?;
+        let layers = model.layers.len();
+        let place = match model.drafter_kind {
+            Some(_) => DrafterPlace::SameDevice,
+            None => DrafterPlace::None,
+        };
+        let [keys, values] = kv_types(&before).map(|it| it.to_string());
+        let placement = Placement::new(model)
+            .layers(0..layers, device)
+            .sequences(number(&before, "sequences").unwrap_or(1).into())
+            .context(number(&before, CONTEXT).unwrap_or(trained.min(DEFAULT_CONTEXT)).into())
+            .kv_types(&keys, &values)
+            .drafter_place(place);
+        let facts = placement.commit().map_err(|fault| {
+            Failure::new(Exit::Failed, "the layers cannot be placed").caused_by(&fault)
+        })?;
+        let resolution = resolver.on_placement(&facts, strategies, &before)?;
+        // Those about the shipped file are about builds without some plugins, which nobody asked for.
+        let of_files = resolver.notes().iter().filter(|note| !note.starts_with("registry.toml:"));
+        let notes = self.notes.iter().chain(of_files).cloned().collect();
+        Ok(Resolved { facts, resolution, notes })
+    }
+}
+
+impl Resolved {
+    /// What is to be told in any case: what was asked for in vain.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let overridden = self.resolution.overridden();
+        overridden.into_iter().map(|it| it.to_string()).chain(self.notes.iter().cloned())
+    }
+
+    /// Whether somebody asked for exactly the value that a setting has.
+    pub fn is_explicit(&self, key: &str) -> bool {
+        self.resolution.get(key).is_some_and(|decided| decided.winner.source.is_explicit())
+    }
+
+    /// A word, or nothing where the setting has no effect.
+    pub fn word(&self, key: &str) -> &str {
+        match self.resolution.value(key) {
+            Some(Value::Text(word)) => word,
+            _ => "",
+        }
+    }
+
+    /// A switch; on where the setting has no effect.
+    pub fn switch(&self, key: &str) -> bool {
+        self.resolution.value(key) != Some(&Value::Bool(false))
+    }
+
+    /// A number that is set.
+    pub fn number(&self, key: &str) -> Option<u32> {
+        number(&self.resolution, key)
+    }
+
+    /// Types of cached keys and values.
+    pub fn kv_types(&self) -> [DType; 2] {
+        kv_types(&self.resolution)
+    }
+}
+
+fn number(resolution: &Resolution, key: &str) -> Option<u32> {
+    match resolution.value(key) {
+        Some(&Value::Integer(number)) => number.try_into().ok(),
+        _ => None,
+    }
+}
+
+fn kv_types(resolution: &Resolution) -> [DType; 2] {
+    let text = resolution.value("kv_types").map(ToString::to_string).unwrap_or_default();
+    let (keys, values) = text.split_once('/').unwrap_or((&text, &text));
+    [keys, values].map(|name| DType::from_name(name).unwrap_or(DType::F16))
+}
+
+/// The settings of the host, and of each plugin by the descriptor that is used: that of the loaded plugin, else that of
+/// the file that would be loaded, else that of the built-in one.
+pub fn schema(registry: &Registry, candidates: &Candidates) -> Result<Schema, Fault> {
+    let built_in = Registry::new().ok();
+    let built_in: Vec<&Plugin> = built_in.iter().flat_map(Registry::plugins).collect();
+    let found = candidates.list().iter().filter_map(|candidate| candidate.id().map(str::to_owned));
+    let known = registry.plugins().iter().chain(built_in.iter().copied()).map(Plugin::id);
+    let ids: BTreeSet<String> = found.chain(known).collect();
+    let mut schema = Schema::host();
+    for id in &ids {
+        if let Some(descriptor) = descriptor(id, registry, candidates, &built_in) {
+            schema.add(descriptor)?;
+        }
+    }
+    Ok(schema)
+}
+
+fn descriptor<'a>(
+    id: &str,
+    registry: &'a Registry,
+    candidates: &'a Candidates,
+    built_in: &[&'a Plugin],
+) -> Option<&'a Descriptor> {
+    let loaded = registry.find(id).ok();
+    if let Some(plugin) = loaded.filter(|plugin| plugin.origin.path().is_some()) {
+        return plugin.descriptor();
+    }
+    let built_in = built_in.iter().find(|plugin| plugin.id() == id);
+    let chosen = candidates.choice(id).ok().flatten().filter(|file| {
+        built_in.is_none_or(|plugin| file.wins_over(&plugin.client.version()))
+    });
+    // What is refused or switched off has settings too; that they have no effect is said by name.
+    let any = || candidates.list().iter().find(|candidate| candidate.id() == Some(id));
+    let of_file = match (chosen, built_in) {
+        (Some(file), _) => Some(file),
+        (None, Some(_)) => None,
+        (None, None) => any(),
+    };
+    of_file.and_then(|file| file.descriptor.as_ref()).or_else(|| built_in.and_then(|it| it.descriptor()))
+}
+
+/// What is known of a model before it is placed. `drafter` is the strategy that drafts with a model or a block.
+pub fn model_facts(model: &Model, drafter: Option<&str>) -> ModelFacts {
+    let ModelShape { architecture, layers, has_nextn, .. } = model.shape();
+    let kinds = layers.iter().map(|kind| match kind {
+        LayerKind::Attention => settings::LayerKind::Attention,
+        LayerKind::Recurrent => settings::LayerKind::Recurrent,
+    });
+    let types = model.gguf().tensors().map(|tensor| tensor.tensor_type.to_string().to_ascii_lowercase());
+    ModelFacts {
+        arch: architecture.clone(),
+        layers: kinds.collect(),
+        weight_types: types.collect(),
+        has_mtp: *has_nextn,
+        has_trimmed_head: model.family().draft_head_rows().is_some(),
+        drafter_kind: drafter.map(str::to_owned),
+        ..ModelFacts::default()
+    }
+}
+
+/// A device of a backend, as rules see it.
+pub fn offer(plugin: &str, version: &str, index: u32, info: &DeviceInfo) -> Result<Offer, Failure> {
+    let version: semver::Version = version.parse().map_err(|error| {
+        Failure::new(Exit::Plugin, format!("plugin `{plugin}` has no version: `{version}`")).caused_by(&error)
+    })?;
+    // Words after the architecture say what the device can do.
+    let mut words = info.arch.split_whitespace();
+    let arch = words.next().unwrap_or_default().to_owned();
+    let capabilities = words.chain(info.capabilities.split_whitespace()).map(str::to_owned).collect();
+    Ok(Offer {
+        plugin: plugin.to_owned(),
+        version,
+        label: format!("{plugin}:{index}"),
+        arch,
+        kind: match info.kind {
+            DeviceKind::Cpu => settings::DeviceKind::Cpu,
+            DeviceKind::Discrete => settings::DeviceKind::Discrete,
+            DeviceKind::Integrated => settings::DeviceKind::Integrated,
+            DeviceKind::Software => settings::DeviceKind::Software,
+        },
+        memory: info.memory_total,
+        capabilities,
+    })
+}
