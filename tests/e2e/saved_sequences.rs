@@ -1,11 +1,17 @@
 //! Sequences that are saved, restored and copied go on as if nothing had happened.
 
-use paceline_engine::{Engine, EngineOptions, GenerationOptions, Rows, Sampler, SamplerOptions, SequenceId, StrategyOptions, Want};
+use paceline_engine::{
+    Engine, EngineOptions, GenerationOptions, Rows, Sampler, SamplerOptions, SequenceId, StrategyOptions,
+    Want,
+};
 use paceline_tests::engines::{bits, builtin_cpu};
 use paceline_tests::strategies::{drafter, engine_at, rollback};
 use paceline_tests::test_models::demo_q8_path;
 use std::ops::ControlFlow;
-use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _, paceline_strategy_ngram_adaptive as _};
+use {
+    paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
+    paceline_strategy_ngram_adaptive as _,
+};
 
 /// How a context keeps recurrent state.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +35,8 @@ fn engine(kept: Kept) -> Engine {
             ..StrategyOptions::default()
         },
     };
-    let options = EngineOptions { context: Some(1024), sequences: 2, microbatch: 64, ..EngineOptions::default() };
+    let options =
+        EngineOptions { context: Some(1024), sequences: 2, microbatch: 64, ..EngineOptions::default() };
     engine_at(&demo_q8_path(), &builtin_cpu(), options, &strategies)
 }
 
@@ -139,7 +146,8 @@ fn a_restored_prompt_equals_one_that_was_processed() {
         let (a, b) = (tokens(200, 11), tokens(150, 12));
         let generate = |engine: &mut Engine, prompt: &[u32]| {
             let mut sampler =
-                Sampler::new(SamplerOptions { temperature: 0.7, seed: 3, ..SamplerOptions::default() }, 8192).unwrap();
+                Sampler::new(SamplerOptions { temperature: 0.7, seed: 3, ..SamplerOptions::default() }, 8192)
+                    .unwrap();
             let mut ids = Vec::new();
             engine.clear_speculation_report();
             let options = GenerationOptions { tokens: 60, end_tokens: &[] };
@@ -170,7 +178,8 @@ fn damaged_bytes_are_refused_and_leave_an_empty_sequence() {
     let sequence = engine.new_sequence().unwrap();
     process(&mut engine, sequence, &tokens(30, 1));
     let saved = engine.save_sequence(sequence).unwrap();
-    let mut cases: Vec<Vec<u8>> = (0..saved.len()).step_by(saved.len() / 40).map(|end| saved[..end].to_vec()).collect();
+    let mut cases: Vec<Vec<u8>> =
+        (0..saved.len()).step_by(saved.len() / 40).map(|end| saved[..end].to_vec()).collect();
     cases.push([saved.as_slice(), &[0]].concat());
     // Lengths and tokens that are not what they were.
     for place in [9, 15, 100, 120, 160] {
@@ -181,7 +190,10 @@ fn damaged_bytes_are_refused_and_leave_an_empty_sequence() {
     for (number, case) in cases.iter().enumerate() {
         let restored = engine.restore_sequence(sequence, case);
         if let Err(error) = restored {
-            assert!(error.to_string().starts_with("the saved sequence cannot be restored: "), "{number}: {error}");
+            assert!(
+                error.to_string().starts_with("the saved sequence cannot be restored: "),
+                "{number}: {error}"
+            );
             assert_eq!(engine.sequence_length(sequence), 0);
         }
     }

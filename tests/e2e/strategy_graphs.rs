@@ -101,7 +101,12 @@ fn graph(case: &str, facts: &Facts) -> Graph {
 impl DrafterPlugin for BadGraphs {
     type Drafter = Never;
 
-    fn create(&self, facts: &Facts, settings: &[(String, String)], session: &mut dyn Session) -> Result<Never> {
+    fn create(
+        &self,
+        facts: &Facts,
+        settings: &[(String, String)],
+        session: &mut dyn Session,
+    ) -> Result<Never> {
         let (_, case) = settings.first().expect("a case");
         if case == "a ring without end" {
             session.declare_ring(u32::MAX)?;
@@ -159,7 +164,9 @@ fn every_bad_graph_is_refused_with_its_reason() {
             ..StrategyOptions::default()
         };
         let refused = Engine::plan(&model, &builtin_cpu(), EngineOptions::default(), &strategies);
-        let Err(EngineError::StrategyRefused { source, .. }) = refused else { panic!("{case} is not refused") };
+        let Err(EngineError::StrategyRefused { source, .. }) = refused else {
+            panic!("{case} is not refused")
+        };
         reasons.push_str(&format!("{case}\n    {}\n", source.message));
     }
     insta::assert_snapshot!(reasons);

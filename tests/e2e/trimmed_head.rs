@@ -18,7 +18,12 @@ fn drafting(gguf: Arc<Gguf>, head: &str) -> Engine {
         controller: false,
         ..StrategyOptions::default()
     };
-    engine(gguf, &builtin_cpu(), EngineOptions { context: Some(1024), ..EngineOptions::default() }, &strategies)
+    engine(
+        gguf,
+        &builtin_cpu(),
+        EngineOptions { context: Some(1024), ..EngineOptions::default() },
+        &strategies,
+    )
 }
 
 fn code_prompts(gguf: &Gguf) -> Vec<Vec<u32>> {
@@ -30,7 +35,8 @@ fn a_smaller_head_guesses_less_and_says_the_same() {
     let whole = open(&demo_q8_path());
     let prompts = code_prompts(&whole);
     let wish = Wish::greedy(&prompts, 60);
-    let mut plain = engine(whole.clone(), &builtin_cpu(), EngineOptions::default(), &StrategyOptions::default());
+    let mut plain =
+        engine(whole.clone(), &builtin_cpu(), EngineOptions::default(), &StrategyOptions::default());
     let expected = generate_alone(&mut plain, &wish);
     let full_bytes = whole.require_tensor("token_embd.weight").unwrap().dims.iter().product::<u64>();
     let mut acceptances = Vec::new();
@@ -84,7 +90,8 @@ fn wrong_ids_only_cost_time() {
     let whole = open(&demo_q8_path());
     let prompts = code_prompts(&whole);
     let wish = Wish::greedy(&prompts[..2], 40);
-    let mut plain = engine(whole.clone(), &builtin_cpu(), EngineOptions::default(), &StrategyOptions::default());
+    let mut plain =
+        engine(whole.clone(), &builtin_cpu(), EngineOptions::default(), &StrategyOptions::default());
     let expected = generate_alone(&mut plain, &wish);
     let kept: Vec<u32> = (0..2048).collect();
     for ids in [vec![-1; 2048], vec![1_000_000; 2048], (0..2048).rev().collect()] {

@@ -7,7 +7,10 @@ use paceline_tests::engines::builtin_cpu;
 use paceline_tests::strategies::{drafter, engine_at, rollback};
 use paceline_tests::test_models::demo_q8_path;
 use std::ops::ControlFlow;
-use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _, paceline_strategy_ngram_adaptive as _};
+use {
+    paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
+    paceline_strategy_ngram_adaptive as _,
+};
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -21,11 +24,16 @@ fn main() {
     let prompts = paceline_tests::reference_logits().unwrap().prompts;
     let number: usize = std::env::var("PROMPT").map_or(0, |p| p.parse().unwrap());
     let prompt = prompts[number].ids.clone();
-    for name in args.next().as_deref().unwrap_or("none,mtp-chain,ngram-adaptive,mtp-chain+ngram-adaptive").split(',') {
+    for name in
+        args.next().as_deref().unwrap_or("none,mtp-chain,ngram-adaptive,mtp-chain+ngram-adaptive").split(',')
+    {
         let (name, settings) = name.split_once(':').unwrap_or((name, ""));
         let settings: Vec<(&str, &str)> = settings.split(';').filter_map(|s| s.split_once('=')).collect();
-        let drafters: Vec<DrafterOptions> =
-            name.split('+').filter(|n| *n != "none" && *n != "snapshots").map(|n| drafter(n, &settings)).collect();
+        let drafters: Vec<DrafterOptions> = name
+            .split('+')
+            .filter(|n| *n != "none" && *n != "snapshots")
+            .map(|n| drafter(n, &settings))
+            .collect();
         let with_rollback = !drafters.is_empty() && !name.contains("snapshots");
         let strategies = StrategyOptions {
             rollback: with_rollback.then(|| rollback("gdn-replay")),
@@ -67,9 +75,15 @@ fn main() {
                 spec.rounds_off,
                 spec.rounds,
                 spec.time,
-                spec.drafters.iter().map(|d| (d.verified, d.accepted, d.disabled.clone(), d.explanation.clone())).collect::<Vec<_>>(),
+                spec.drafters
+                    .iter()
+                    .map(|d| (d.verified, d.accepted, d.disabled.clone(), d.explanation.clone()))
+                    .collect::<Vec<_>>(),
             );
         }
-        println!("verify: {:?}", engine.verify_seconds().iter().map(|(d, s)| (*d + 1, (s * 1e6) as u64)).collect::<Vec<_>>());
+        println!(
+            "verify: {:?}",
+            engine.verify_seconds().iter().map(|(d, s)| (*d + 1, (s * 1e6) as u64)).collect::<Vec<_>>()
+        );
     }
 }

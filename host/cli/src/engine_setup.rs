@@ -1,30 +1,33 @@
 //! Puts a model on a backend, for commands that run it.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use paceline_engine::{Engine, EngineError, EngineOptions, MemoryPlan, Model};
 use paceline_gguf::Gguf;
 use paceline_plugin_api::ErrorKind;
 use paceline_plugin_api::client::BackendClient;
-use paceline_registry::Registry;
+use paceline_registry::settings::{Given, Offer, Schema, Strategy};
+use paceline_registry::{Candidates, Registry};
 use paceline_text::Tokenizer;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::args::{EngineArgs, ModelArg, SettingArg, StrategyArgs, StrategyChoice};
-use crate::backends;
+use crate::backends::{self, Chosen};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::model_source::ModelSource;
 use crate::printer::Unit;
+use crate::resolution::{CONTEXT, Resolved, Sources, model_facts, offer};
 use crate::strategies::{self, Strategies};
 use crate::{text, tokenizer};
 
 /// Outputs of a run when every row has one: more is faster, and takes memory for as many rows of logits.
 pub const EVAL_OUTPUTS: u32 = 64;
-/// Index of the backend's device.
-const DEVICE: u32 = 0;
 
 /// A model that is open, and what it will run on. Nothing of it is in the device's memory yet.
 pub struct Setup {
@@ -34,23 +37,50 @@ pub struct Setup {
     pub model: Model,
     /// Its tokenizer.
     pub tokenizer: Tokenizer,
-    /// What guesses ahead; nothing unless the command takes strategies.
-    pub strategies: Strategies,
+    /// Backends that run nothing, and why.
+    pub not_used: Vec<(String, String)>,
+    /// What the command line sets.
+    pub given: Vec<Given>,
     registry: Registry,
+    candidates: Candidates,
+    sources: Sources,
     backend: BackendClient,
-    /// Settings and types of the context.
+    device: Device,
+    /// Backends to which the run may go when this one fails.
+    fallback: Vec<String>,
+    /// Warnings that were written: engines of one command share most of them.
+    warned: RefCell<BTreeSet<String>>,
+}
+
+/// One context: its strategies, its settings and where they come from.
+#[derive(Clone)]
+pub struct Context {
+    /// What guesses ahead.
+    pub strategies: Strategies,
+    /// The settings.
+    pub resolved: Resolved,
+    given: Vec<Given>,
     options: EngineOptions,
-    /// The plugin, for JSON.
-    plugin: Value,
+}
+
+/// The device that runs all layers.
+struct Device {
+    index: u32,
+    /// Name for people.
+    name: String,
+    units: u32,
+    offer: Offer,
 }
 
 impl Setup {
     /// Opens a model and chooses a backend.
-    pub fn new(model: &ModelArg, args: &EngineArgs, app: &App) -> Result<Self, Failure> {
-        let source = ModelSource::resolve(&model.model)?;
-        let registry = app.registry(args.backend.backend.as_deref())?;
-        let (backend, settings) = backends::choose(&registry, args)?;
-        Self::open(source, registry, backend, settings, args, app)
+    pub fn new(
+        model: &ModelArg,
+        args: &EngineArgs,
+        context: Option<u32>,
+        app: &App,
+    ) -> Result<Self, Failure> {
+        Self::for_choices(model, args, context, &[], None, app)
     }
 
     /// Opens a model and chooses a backend and strategies.
@@ -58,24 +88,32 @@ impl Setup {
         model: &ModelArg,
         args: &EngineArgs,
         wanted: &StrategyArgs,
+        context: Option<u32>,
         app: &App,
-    ) -> Result<Self, Failure> {
+    ) -> Result<(Self, Context), Failure> {
         let draft = wanted.draft.as_deref();
-        let mut setup = Self::for_choices(model, args, std::slice::from_ref(&wanted.strategy), draft, app)?;
-        let draft = open_draft(draft)?;
-        setup.strategies = setup.choose(&wanted.strategy, &args.backend.set, draft.as_ref())?;
-        setup.check_settings(&args.backend.set, setup.strategies.settings_in_use())?;
-        for (id, reason) in &setup.strategies.left_out {
+        let choice = match &wanted.strategy {
+            Some(choice) => choice.clone(),
+            None => match &app.config()?.plugins.strategy {
+                Strategy::Auto => StrategyChoice::Auto,
+                Strategy::Named(ids) => StrategyChoice::Named(ids.clone()),
+            },
+        };
+        let setup = Self::for_choices(model, args, context, std::slice::from_ref(&choice), draft, app)?;
+        let strategies = setup.choose(&choice, open_draft(draft)?.as_ref())?;
+        let context = setup.context(strategies, setup.given.clone())?;
+        for (id, reason) in &context.strategies.left_out {
             app.printer.detail(format_args!("strategy `{id}` is left out: {reason}"));
         }
-        Ok(setup)
+        Ok((setup, context))
     }
 
-    /// Opens a model for engines with several choices of strategies, of which none is made yet. Whether the settings of
-    /// strategies are for one that is used, the caller checks.
+    /// Opens a model for engines with several choices of strategies, of which none is made yet. `context` is what
+    /// `--ctx` says.
     pub fn for_choices(
         model: &ModelArg,
         args: &EngineArgs,
+        context: Option<u32>,
         choices: &[StrategyChoice],
         draft: Option<&Path>,
         app: &App,
@@ -86,53 +124,105 @@ impl Setup {
                 .hint("leave it out, or give `--strategy dflash`"));
         }
         let source = ModelSource::resolve(&model.model)?;
-        let registry = app.registry_with(args.backend.backend.as_deref(), |registry, candidates| {
-            choices.iter().try_for_each(|choice| strategies::load(registry, candidates, choice))
-        })?;
-        let backend = registry.backend(args.backend.backend.as_deref())?;
-        let settings = backends::settings(&backend, args)?;
-        Self::open(source, registry, backend, settings, args, app)
-    }
-
-    fn open(
-        source: ModelSource,
-        registry: Registry,
-        backend: BackendClient,
-        settings: Vec<(String, String)>,
-        args: &EngineArgs,
-        app: &App,
-    ) -> Result<Self, Failure> {
-        let plugin = registry.find(backend.plugin())?;
-        let weight_types = plugin.weight_types().to_vec();
-        let plugin = json!({
-            "id": plugin.id(),
-            "version": plugin.client.version(),
-            "file": plugin.origin.path(),
-        });
-        let options =
-            EngineOptions { device: DEVICE, settings, kv_types: args.kv_type.0, ..EngineOptions::default() };
+        let (mut registry, mut candidates) = app.plugins()?;
+        let config = app.config()?;
+        let wanted = args.backend.backend.as_deref();
+        let Chosen { backend, not_used } =
+            backends::choose(&mut registry, &mut candidates, wanted, &config.plugins.backends)?;
+        choices.iter().try_for_each(|choice| strategies::load(&mut registry, &candidates, choice))?;
+        let sources = Sources::new(config, &registry, &candidates)?;
+        let given = given(args, context, backend.plugin());
+        // What is typed wrong is said before a large file is read.
+        sources.resolver(&given)?;
+        let device = device(&registry, &backend, args.device.unwrap_or(0))?;
+        let fallback = if wanted.is_some() { Vec::new() } else { config.plugins.fallback.clone() };
         let _working = app.printer.working(format_args!("reading {source}"));
         let gguf = source.open()?;
         let tokenizer = tokenizer::build(&gguf, &source)?;
+        let weight_types = registry.find(backend.plugin())?.weight_types().to_vec();
         let model = Model::new(Arc::new(gguf))?.with_weight_types(&weight_types);
-        let strategies = Strategies::default();
-        Ok(Self { source, model, tokenizer, strategies, registry, backend, options, plugin })
+        let warned = RefCell::default();
+        Ok(Self {
+            source,
+            model,
+            tokenizer,
+            not_used,
+            given,
+            registry,
+            candidates,
+            sources,
+            backend,
+            device,
+            fallback,
+            warned,
+        })
     }
 
     /// Chooses strategies for the model.
     pub fn choose(
         &self,
         choice: &StrategyChoice,
-        settings: &[SettingArg],
         draft: Option<&Arc<Gguf>>,
     ) -> Result<Strategies, Failure> {
-        strategies::choose(&self.registry, choice, settings, draft, &self.model)
+        let is_set = |id: &str| {
+            let own = |key: &str| key.strip_prefix(id).is_some_and(|rest| rest.starts_with('.'));
+            self.given.iter().any(|given| own(&given.key))
+        };
+        strategies::choose(&self.registry, choice, &is_set, draft, &self.model)
     }
 
-    /// Makes sure that settings are for the backend or for what is `used`: others would have no effect.
-    pub fn check_settings(&self, settings: &[SettingArg], mut used: Vec<String>) -> Result<(), Failure> {
-        used.push(self.backend.plugin().to_owned());
-        backends::check_settings(&self.registry, settings, &used)
+    /// Finds the settings of a context with these strategies and what the command line gives for it.
+    pub fn context(&self, mut strategies: Strategies, given: Vec<Given>) -> Result<Context, Failure> {
+        let model = model_facts(&self.model, strategies.with_model());
+        let trained = self.model.shape().context;
+        let possible = strategies.possible();
+        let mut resolved =
+            self.sources.resolve(&given, model, &self.device.offer, trained, &possible)?;
+        strategies.configure(&self.registry, &mut resolved)?;
+        let defaults = EngineOptions::default();
+        let seconds = resolved.number("launch_timeout").map(|it| Duration::from_secs(it.into()));
+        let options = EngineOptions {
+            device: self.device.index,
+            settings: resolved.resolution.settings_of(self.backend.plugin()),
+            context: resolved.number(CONTEXT),
+            sequences: resolved.number("sequences").unwrap_or(defaults.sequences),
+            microbatch: resolved.number("microbatch").unwrap_or(defaults.microbatch),
+            outputs: defaults.outputs,
+            kv_types: resolved.kv_types(),
+            launch_timeout: seconds.unwrap_or(defaults.launch_timeout),
+        };
+        Ok(Context { strategies, resolved, given, options })
+    }
+
+    /// Leaves out what an engine could not be made with, if nobody asked for it, and finds the settings anew. False if
+    /// nothing can be left out, so that the error is the user's.
+    fn leave_out(&self, context: &mut Context, error: &EngineError) -> Result<bool, Failure> {
+        if !context.strategies.leave_out(error) {
+            return Ok(false);
+        }
+        *context = self.context(context.strategies.clone(), context.given.clone())?;
+        Ok(true)
+    }
+
+    /// The settings that have an effect in a context with these strategies, of all that the command line gives.
+    pub fn effective(&self, strategies: &Strategies) -> Vec<Given> {
+        let possible = strategies.possible();
+        let has_effect = |given: &&Given| match given.key.split_once('.') {
+            None => true,
+            Some((strategies::HOST, _)) => !possible.is_empty(),
+            Some((id, _)) => id == self.backend.plugin() || possible.contains(id),
+        };
+        self.given.iter().filter(has_effect).cloned().collect()
+    }
+
+    /// All settings that there are.
+    pub fn schema(&self) -> &Schema {
+        &self.sources.schema
+    }
+
+    /// The plugins of this process, and the files that were looked at.
+    pub fn plugins(&self) -> (&Registry, &Candidates) {
+        (&self.registry, &self.candidates)
     }
 
     /// Makes sure that these tokens are the model's and fit a context that was asked for, before weights are loaded.
@@ -153,58 +243,105 @@ impl Setup {
         }
     }
 
-    /// Loads the model. The context is the engine's default if none is given, and so are the outputs of a run.
-    /// Strategies that nobody named are left out if they cannot work here.
+    /// Loads the model. Strategies that nobody named are left out if they cannot work here; another backend is taken only
+    /// where the files of settings say so.
     pub fn engine(
         &mut self,
-        context: Option<u32>,
+        context: &mut Context,
         outputs: Option<u32>,
         app: &App,
     ) -> Result<Engine, Failure> {
-        let mut strategies = std::mem::take(&mut self.strategies);
-        let engine = self.engine_with(&mut strategies, &[], context, outputs, app);
-        self.strategies = strategies;
-        engine
+        let mut failure = match self.load(context, outputs, app) {
+            Ok(engine) => return Ok(engine),
+            Err(failure) => failure,
+        };
+        for id in std::mem::take(&mut self.fallback) {
+            let is_of_backend = matches!(failure.exit(), Exit::Plugin | Exit::Memory);
+            if !is_of_backend || id == self.backend.plugin() {
+                continue;
+            }
+            let failed = self.backend.plugin().to_owned();
+            let reason = failure.lines().map(|(_, text)| text).collect::<Vec<_>>().join(": ");
+            app.printer.warning(format_args!(
+                "backend `{failed}` is given up for `{id}`, as `fallback` allows: {reason}"
+            ));
+            let moved = self.move_to(&id, context).and_then(|()| self.load(context, outputs, app));
+            failure = match moved {
+                Ok(engine) => return Ok(engine),
+                Err(failure) => failure,
+            };
+        }
+        Err(failure)
     }
 
-    /// As [`Setup::engine`], with these strategies and further settings of the backend.
-    pub fn engine_with(
+    /// Puts the model on the first device of another backend.
+    fn move_to(&mut self, id: &str, context: &mut Context) -> Result<(), Failure> {
+        let Chosen { backend, .. } =
+            backends::choose(&mut self.registry, &mut self.candidates, Some(id), &[])?;
+        self.device = device(&self.registry, &backend, 0)?;
+        self.backend = backend;
+        let weight_types = self.registry.find(id)?.weight_types().to_vec();
+        self.model = self.model.clone().with_weight_types(&weight_types);
+        *context = self.context(context.strategies.clone(), context.given.clone())?;
+        Ok(())
+    }
+
+    /// Loads the model for one of several contexts.
+    pub fn load(
         &self,
-        strategies: &mut Strategies,
-        settings: &[(String, String)],
-        context: Option<u32>,
+        context: &mut Context,
         outputs: Option<u32>,
         app: &App,
     ) -> Result<Engine, Failure> {
         let mut progress = app.printer.progress(format_args!("loading {}", self.source), Unit::Bytes);
-        let mut options = EngineOptions { context, ..self.options.clone() };
-        options.outputs = outputs.unwrap_or(options.outputs);
-        options.settings.extend(settings.iter().cloned());
         loop {
+            self.warn(&context.resolved);
+            let mut options = context.options.clone();
+            options.outputs = outputs.unwrap_or(options.outputs);
             let made = Engine::with_strategies(
                 self.model.clone(),
                 &self.backend,
-                options.clone(),
-                &strategies.options,
+                options,
+                &context.strategies.options,
                 &mut |done, total| progress.at(done, total),
             );
-            let known = strategies.left_out.len();
+            let known = context.strategies.left_out.len();
             match made {
                 Ok(engine) => return Ok(engine),
-                Err(error) if strategies.leave_out(&error) => {
-                    for (id, reason) in &strategies.left_out[known..] {
+                Err(error) if self.leave_out(context, &error)? => {
+                    for (id, reason) in &context.strategies.left_out[known..] {
                         app.printer.detail(format_args!("strategy `{id}` is left out: {reason}"));
                     }
                 }
-                Err(error) => return Err(self.not_loaded(error, strategies, app)),
+                Err(error) => return Err(self.not_loaded(error, &context.strategies, app)),
             }
         }
     }
 
-    /// The memory that an engine with these strategies would take.
-    pub fn plan(&self, strategies: &Strategies, context: Option<u32>) -> Result<MemoryPlan, EngineError> {
-        let options = EngineOptions { context, ..self.options.clone() };
-        Engine::plan(&self.model, &self.backend, options, &strategies.options)
+    fn warn(&self, resolved: &Resolved) {
+        for warning in resolved.warnings() {
+            if self.warned.borrow_mut().insert(warning.clone()) {
+                tracing::warn!("{warning}");
+            }
+        }
+    }
+
+    /// The memory that an engine would take, with strategies left out as by [`Setup::load`]. Loads nothing.
+    pub fn settle(&self, context: &mut Context) -> Result<Result<MemoryPlan, EngineError>, Failure> {
+        loop {
+            let strategies = &context.strategies.options;
+            match Engine::plan(&self.model, &self.backend, context.options.clone(), strategies) {
+                Err(error) if self.leave_out(context, &error)? => {}
+                planned => return Ok(planned),
+            }
+        }
+    }
+
+    /// The memory that the context would take without strategies.
+    pub fn plain_plan(&self, context: &Context) -> Result<MemoryPlan, Failure> {
+        let options = context.options.clone();
+        Engine::plan(&self.model, &self.backend, options, &Strategies::default().options)
+            .map_err(|error| self.failure(error))
     }
 
     /// Id of the backend.
@@ -213,16 +350,14 @@ impl Setup {
     }
 
     /// Name of the device, and how many threads or units of it compute.
-    pub fn device(&self) -> Option<(String, u32)> {
-        let devices = self.backend.devices().ok()?;
-        let info = devices.into_iter().nth(DEVICE as usize)?;
-        let threads = self.options.settings.iter().find(|(key, _)| key == "threads");
+    pub fn device(&self, settings: &[(String, String)]) -> (String, u32) {
+        let threads = settings.iter().find(|(key, _)| key == "threads");
         let threads = threads.and_then(|(_, value)| value.parse().ok()).filter(|&threads| threads > 0);
-        Some((info.name, threads.unwrap_or(info.units)))
+        (self.device.name.clone(), threads.unwrap_or(self.device.units))
     }
 
     /// An error of making an engine.
-    fn not_loaded(&self, error: EngineError, strategies: &Strategies, app: &App) -> Failure {
+    pub fn not_loaded(&self, error: EngineError, strategies: &Strategies, app: &App) -> Failure {
         match &error {
             EngineError::StrategyRefused { plugin, source } => {
                 let hint = if source.kind == ErrorKind::Invalid {
@@ -268,24 +403,69 @@ impl Setup {
     }
 
     /// What runs and what it runs on, as the first entries of a JSON object.
-    pub fn as_json(&self, engine: &Engine) -> Map<String, Value> {
-        let device = self.backend.devices().ok().and_then(|devices| devices.into_iter().nth(DEVICE as usize));
+    pub fn as_json(&self, context: &Context, engine: &Engine) -> Map<String, Value> {
         let settings: Map<String, Value> =
-            self.options.settings.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-        let device = json!({
-            "id": format!("{}:{DEVICE}", self.backend.plugin()),
-            "name": device.map(|device| device.name),
+            context.options.settings.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        let device = json!({ "id": self.device.offer.label, "name": self.device.name });
+        let file = self.registry.find(self.backend.plugin()).ok().and_then(|it| it.origin.path());
+        let plugin = json!({
+            "id": self.backend.plugin(),
+            "version": self.device.offer.version.to_string(),
+            "file": file,
         });
         Map::from_iter([
             ("model".to_owned(), json!(self.source.to_string())),
-            ("backend".to_owned(), self.plugin.clone()),
+            ("backend".to_owned(), plugin),
             ("device".to_owned(), device),
             ("settings".to_owned(), Value::Object(settings)),
-            ("strategies".to_owned(), self.strategies.as_json()),
+            ("strategies".to_owned(), context.strategies.as_json()),
             ("context".to_owned(), json!(engine.context_length())),
-            ("kv_types".to_owned(), json!(self.options.kv_types.map(|kv_type| kv_type.to_string()))),
+            ("kv_types".to_owned(), json!(context.options.kv_types.map(|kv_type| kv_type.to_string()))),
         ])
     }
+}
+
+impl Context {
+    /// Positions that were asked for, whoever did.
+    pub fn positions(&self) -> Option<u32> {
+        self.options.context
+    }
+
+    /// The settings that the backend gets.
+    pub fn of_backend(&self) -> &[(String, String)] {
+        &self.options.settings
+    }
+}
+
+/// What the command line sets.
+fn given(args: &EngineArgs, context: Option<u32>, backend: &str) -> Vec<Given> {
+    let sets = args.backend.set.iter().map(|it: &SettingArg| Given::set(&it.name(), &it.value));
+    let option = |option, key: &str, value: Option<String>| {
+        value.map(|value| Given::option(option, key, &value))
+    };
+    sets.chain(option("--ctx", CONTEXT, context.map(|it| it.to_string())))
+        .chain(option("--kv-type", "kv_types", args.kv_type.map(|it| it.to_string())))
+        .chain(option("--threads", &format!("{backend}.threads"), args.threads.map(|it| it.to_string())))
+        .collect()
+}
+
+/// The device with that number.
+fn device(registry: &Registry, backend: &BackendClient, index: u32) -> Result<Device, Failure> {
+    let id = backend.plugin();
+    let devices = backend.devices().map_err(|error| Failure::plugin_call(id, &error))?;
+    let count = devices.len();
+    let Some(info) = devices.into_iter().nth(index as usize) else {
+        let origin = &registry.find(id)?.origin;
+        let message = match count {
+            0 => format!("backend `{id}` ({origin}) has no device"),
+            _ => format!("backend `{id}` has no device {index}: they are numbered from 0 to {}", count - 1),
+        };
+        let exit = if count == 0 { Exit::Plugin } else { Exit::Usage };
+        return Err(Failure::new(exit, message).hint("`paceline devices` lists what models can run on"));
+    };
+    let version = registry.find(id)?.client.version();
+    let offer = offer(id, &version, index, &info)?;
+    Ok(Device { index, name: info.name, units: info.units, offer })
 }
 
 /// Opens the file of a drafter, if there is one.

@@ -11,7 +11,9 @@
 //! - `app` holds what commands share: the printer and the plugins;
 //! - `doctor` judges the machine and says what to put right;
 //! - `junit` writes what came out of tests for other programs; `layouts` compares those that a plugin carries;
-//! - `backends` picks backends and checks settings, `strategies` picks what guesses ahead; `engine_setup` puts a model on a backend, for commands that run it.
+//! - `config` reads the files of settings, `resolution` finds what every setting of a context is, and why;
+//! - `backends` picks a backend, `strategies` picks what guesses ahead; `engine_setup` puts a model on a backend, for
+//!   commands that run it.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +22,7 @@ mod args;
 mod backends;
 mod builtins;
 mod commands;
+mod config;
 mod conversation;
 mod demo_model;
 mod doctor;
@@ -34,6 +37,7 @@ mod logging;
 mod model_source;
 mod new_file;
 mod printer;
+mod resolution;
 mod sampling;
 mod strategies;
 mod table;

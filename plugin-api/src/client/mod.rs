@@ -5,6 +5,7 @@
 
 mod backend;
 mod device;
+mod session;
 mod strategy;
 mod weight_types;
 

@@ -25,11 +25,12 @@ const FULL_HINT: &str = "type `/clear` to start over, or give a larger `--ctx`";
 
 /// Runs the command.
 pub fn run(args: &ChatArgs, app: &mut App) -> Result<Exit, Failure> {
-    let mut setup = Setup::with_strategies(&args.model, &args.engine, &args.strategies, app)?;
+    let (mut setup, mut context) =
+        Setup::with_strategies(&args.model, &args.engine, &args.strategies, args.ctx, app)?;
     let sampler_options = sampling::options(&args.sampling);
     let sampler = Sampler::new(sampler_options.clone(), setup.model.shape().vocabulary as usize)?;
     let mut conversation = Conversation::new(&setup, args.template.as_deref(), args.system.as_deref())?;
-    let mut engine = setup.engine(args.ctx, None, app)?;
+    let mut engine = setup.engine(&mut context, None, app)?;
     let sequence = engine.new_sequence()?;
     let interrupt = Interrupt::watch()?;
     let mut chat =

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use paceline_engine::{Engine, EngineError, Rows, SequenceId, Want};
+use paceline_registry::settings::Given;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -11,6 +12,8 @@ use crate::engine_setup::{EVAL_OUTPUTS, Setup};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::Unit;
+use crate::resolution::CONTEXT;
+use crate::strategies::Strategies;
 use crate::{input, text, tokenizer};
 
 /// Tokens of a window when none are asked for.
@@ -18,7 +21,7 @@ const DEFAULT_WINDOW: u32 = 512;
 
 /// Runs the command.
 pub fn run(args: &PerplexityArgs, app: &mut App) -> Result<Exit, Failure> {
-    let mut setup = Setup::new(&args.model, &args.engine, app)?;
+    let mut setup = Setup::new(&args.model, &args.engine, args.ctx, app)?;
     let typed = input::file_or_stdin(args.file.as_deref())?;
     let mut ids = tokenizer::encode(&setup.tokenizer, &typed, false)?;
     ids.truncate(args.tokens.unwrap_or(usize::MAX));
@@ -28,14 +31,21 @@ pub fn run(args: &PerplexityArgs, app: &mut App) -> Result<Exit, Failure> {
             .hint("give a text of at least 2 tokens"));
     }
     setup.check(&ids, None)?;
-    let window = args.ctx.unwrap_or_else(|| DEFAULT_WINDOW.min(setup.model.shape().context));
-    let mut engine = setup.engine(Some(window), Some(EVAL_OUTPUTS), app)?;
+    let mut given = setup.given.clone();
+    // A context that suits runs is no measure: what files and the environment say about it is for those.
+    if !given.iter().any(|given| given.key == CONTEXT) {
+        let window = DEFAULT_WINDOW.min(setup.model.shape().context);
+        given.push(Given::option("the default window", CONTEXT, &window.to_string()));
+    }
+    let mut context = setup.context(Strategies::default(), given)?;
+    let window = context.positions().unwrap_or(DEFAULT_WINDOW);
+    let mut engine = setup.engine(&mut context, Some(EVAL_OUTPUTS), app)?;
 
     let start = Instant::now();
     let score = score(&mut engine, &ids, window as usize, app).map_err(|error| setup.failure(error))?;
     let time = start.elapsed();
     if args.output.json {
-        let mut object = setup.as_json(&engine);
+        let mut object = setup.as_json(&context, &engine);
         object.extend(as_json(&score, ids.len(), window, time));
         app.printer.json(&Value::Object(object))?;
     } else {

@@ -12,6 +12,7 @@ use crate::engine_setup::{EVAL_OUTPUTS, Setup};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::Unit;
+use crate::strategies::Strategies;
 use crate::table::Columns;
 use crate::{input, text, tokenizer};
 
@@ -20,14 +21,15 @@ type Top = Vec<(u32, f32)>;
 
 /// Runs the command.
 pub fn run(args: &TopArgs, app: &mut App) -> Result<Exit, Failure> {
-    let mut setup = Setup::new(&args.model, &args.engine, app)?;
+    let mut setup = Setup::new(&args.model, &args.engine, args.ctx, app)?;
+    let mut context = setup.context(Strategies::default(), setup.given.clone())?;
     let ids = if args.ids.is_empty() {
         tokenizer::encode(&setup.tokenizer, &input::prompt(&args.prompt)?, args.special)?
     } else {
         args.ids.clone()
     };
-    setup.check(&ids, args.ctx)?;
-    let mut engine = setup.engine(args.ctx, Some(EVAL_OUTPUTS), app)?;
+    setup.check(&ids, context.positions())?;
+    let mut engine = setup.engine(&mut context, Some(EVAL_OUTPUTS), app)?;
     if ids.len() > engine.context_length() {
         let error = EngineError::PromptTooLong { tokens: ids.len(), context: engine.context_length() };
         return Err(setup.failure(error));
@@ -42,7 +44,7 @@ pub fn run(args: &TopArgs, app: &mut App) -> Result<Exit, Failure> {
             .zip(ids.iter().zip(&tops))
             .map(|(position, (&id, top))| position_json(position, id, top, &setup.tokenizer))
             .collect();
-        let mut object = setup.as_json(&engine);
+        let mut object = setup.as_json(&context, &engine);
         object.insert("positions".to_owned(), json!(positions));
         app.printer.json(&Value::Object(object))?;
     } else {

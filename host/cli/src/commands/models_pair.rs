@@ -12,7 +12,7 @@ use crate::engine_setup::{Setup, open_draft};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::model_source::ModelSource;
-use crate::strategies::{DFLASH, Strategies};
+use crate::strategies::DFLASH;
 use crate::text;
 
 /// Length of a block, if the drafter's file does not say it.
@@ -35,15 +35,21 @@ struct Pair {
 pub fn run(args: &PairArgs, app: &mut App) -> Result<Exit, Failure> {
     let choice = StrategyChoice::Named(vec![DFLASH.to_owned()]);
     let draft_path = Some(args.draft.as_path());
-    let setup =
-        Setup::for_choices(&args.model, &args.engine, std::slice::from_ref(&choice), draft_path, app)?;
+    let setup = Setup::for_choices(
+        &args.model,
+        &args.engine,
+        args.ctx,
+        std::slice::from_ref(&choice),
+        draft_path,
+        app,
+    )?;
     let source = ModelSource::resolve(&args.draft)?;
     let draft = open_draft(draft_path)?;
-    let strategies = setup.choose(&choice, &args.engine.backend.set, draft.as_ref())?;
-    setup.check_settings(&args.engine.backend.set, strategies.settings_in_use())?;
-    let refusal = match (plan(&setup, strategies, args.ctx), draft) {
+    let mut context = setup.context(setup.choose(&choice, draft.as_ref())?, setup.given.clone())?;
+    // How state is rolled back is no matter of the pair, and may be left out.
+    let refusal = match (setup.settle(&mut context)?, draft) {
         (Ok(plan), Some(draft)) => {
-            let plain = setup.plan(&Strategies::default(), args.ctx).map_err(|error| setup.failure(error))?;
+            let plain = setup.plain_plan(&context)?;
             show(&pair(&setup, &draft, &plan, &plain), &source, &setup, args, app)?;
             return Ok(Exit::Ok);
         }
@@ -72,16 +78,6 @@ pub fn run(args: &PairArgs, app: &mut App) -> Result<Exit, Failure> {
         ))?;
     }
     Ok(Exit::Model)
-}
-
-/// The plan of an engine with the drafter. How state is rolled back is no matter of the pair.
-fn plan(setup: &Setup, mut strategies: Strategies, context: Option<u32>) -> Result<MemoryPlan, EngineError> {
-    loop {
-        match setup.plan(&strategies, context) {
-            Err(error) if strategies.leave_out(&error) => {}
-            planned => return planned,
-        }
-    }
 }
 
 fn pair(setup: &Setup, draft: &Arc<Gguf>, plan: &MemoryPlan, plain: &MemoryPlan) -> Pair {

@@ -21,21 +21,22 @@ use crate::{input, sampling, tokenizer};
 
 /// Runs the command.
 pub fn run(args: &RunArgs, app: &mut App) -> Result<Exit, Failure> {
-    let mut setup = Setup::with_strategies(&args.model, &args.engine, &args.strategies, app)?;
+    let (mut setup, mut context) =
+        Setup::with_strategies(&args.model, &args.engine, &args.strategies, args.ctx, app)?;
     let sampler = Sampler::new(sampling::options(&args.sampling), setup.model.shape().vocabulary as usize)?;
     let prompt = input::prompt(&args.prompt)?;
     let prompt_ids = tokenizer::encode(&setup.tokenizer, &prompt, args.special)?;
-    setup.check(&prompt_ids, args.ctx)?;
+    setup.check(&prompt_ids, context.positions())?;
 
     let start = Instant::now();
-    let mut engine = setup.engine(args.ctx, None, app)?;
+    let mut engine = setup.engine(&mut context, None, app)?;
     let load_time = start.elapsed();
     let sequence = engine.new_sequence()?;
     let generation = Generation { setup: &setup, args, sampler, prompt: &prompt, prompt_ids };
     let mut outcome = generation.run(&mut engine, sequence, &mut app.printer)?;
     outcome.load_time = load_time;
     if args.output.json {
-        app.printer.json(&outcome.as_json(&setup, &engine))?;
+        app.printer.json(&outcome.as_json(&setup, &context, &engine))?;
     } else {
         app.printer.stream_end()?;
         outcome.show(&app.printer);

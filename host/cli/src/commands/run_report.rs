@@ -7,7 +7,7 @@ use paceline_plugin_api::backend::{ArenaClass, Counters};
 use serde_json::{Value, json};
 
 use crate::commands::speculation_report::Speculation;
-use crate::engine_setup::Setup;
+use crate::engine_setup::{Context, Setup};
 use crate::printer::Printer;
 use crate::text;
 
@@ -93,13 +93,13 @@ impl Outcome {
     }
 
     /// Everything, for programs.
-    pub fn as_json(&self, setup: &Setup, engine: &Engine) -> Value {
+    pub fn as_json(&self, setup: &Setup, context: &Context, engine: &Engine) -> Value {
         let stop_text = match &self.ending {
             Ending::StopText(text) => Some(text),
             _ => None,
         };
         let counters = self.counted_before.zip(engine.counters().ok());
-        let mut object = setup.as_json(engine);
+        let mut object = setup.as_json(context, engine);
         object.extend([
             ("prompt_tokens".to_owned(), json!(self.prompt_ids.len())),
             ("prompt_ids".to_owned(), json!(self.prompt_ids)),

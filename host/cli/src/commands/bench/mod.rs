@@ -47,33 +47,32 @@ pub fn run(args: &BenchArgs, app: &mut App) -> Result<Exit, Failure> {
         files => prompts::read(files, args.limit)?,
     };
     let choices = &args.strategy.0;
-    let setup = Setup::for_choices(&args.model, &args.engine, choices, args.draft.as_deref(), app)?;
+    let setup = Setup::for_choices(&args.model, &args.engine, None, choices, args.draft.as_deref(), app)?;
     let draft = open_draft(args.draft.as_deref())?;
     let tasks = prompts.iter().map(|prompt| Task::new(prompt, &setup)).collect::<Result<Vec<_>, _>>()?;
     let context = context(&tasks, args, &setup)?;
 
-    let given = &args.engine.backend.set;
     let auto = if choices.contains(&StrategyChoice::Auto) {
-        lanes::what_auto_is(&setup, given, draft.as_ref(), context, app)?
+        lanes::what_auto_is(&setup, draft.as_ref(), context, app)?
     } else {
         Vec::new()
     };
     let axes = [args.ab.as_slice(), &args.sweep].concat();
     let arms =
         arms::arms(&args.strategy, &auto, &axes).map_err(|problem| Failure::new(Exit::Usage, problem))?;
-    let plans = lanes::plan(&setup, arms, given, draft.as_ref())?;
+    let plans = lanes::plan(&setup, arms, context, draft.as_ref())?;
 
     // Files that cannot be written are found out before hours of measuring.
     let csv_file = new_file(args.csv.as_deref())?;
     let html_file = new_file(args.html.as_deref())?;
     let interrupt = Interrupt::watch()?;
     let mut report = Report {
-        machine: machine(&setup),
+        machine: machine(&setup, plans.first().map_or(&[], |plan| plan.context.of_backend())),
         arms: plans.iter().map(|plan| plan.name.clone()).collect(),
         ..Report::default()
     };
-    let with_drafters = plans.iter().rev().find(|plan| !plan.strategies.drafters().is_empty()).cloned();
-    let lanes = plans.into_iter().map(|plan| Lane::new(plan, &setup, context, app));
+    let with_drafters = plans.iter().rev().find(|plan| !plan.context.strategies.drafters().is_empty()).cloned();
+    let lanes = plans.into_iter().map(|plan| Lane::new(plan, &setup, app));
     let mut lanes = lanes.collect::<Result<Vec<_>, _>>()?;
     interrupt.heed();
     let complete = measure::measure(args, &setup, &tasks, &mut lanes, &interrupt, &mut report, app)?;
@@ -81,7 +80,7 @@ pub fn run(args: &BenchArgs, app: &mut App) -> Result<Exit, Failure> {
     // Their memory is needed for another engine.
     drop(lanes);
     if let Some(plan) = with_drafters.filter(|_| complete) {
-        report.verify_cost = widths::measure(plan, &setup, &tasks, context, &interrupt, app)?;
+        report.verify_cost = widths::measure(plan, &setup, &tasks, &interrupt, app)?;
         for cost in &mut report.verify_cost {
             cost.in_rounds_seconds = in_rounds.get(cost.rows as usize).copied().flatten();
         }
@@ -132,8 +131,8 @@ fn write(file: Option<NewFile>, text: impl FnOnce() -> String) -> Result<(), Fai
     file.finish()
 }
 
-fn machine(setup: &Setup) -> Machine {
-    let (cpu, threads) = setup.device().unwrap_or_default();
+fn machine(setup: &Setup, settings: &[(String, String)]) -> Machine {
+    let (cpu, threads) = setup.device(settings);
     Machine {
         os: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         cpu,

@@ -25,12 +25,11 @@ pub fn measure(
     plan: Plan,
     setup: &Setup,
     tasks: &[Task<'_>],
-    context: u32,
     interrupt: &Interrupt,
     app: &App,
 ) -> Result<Vec<VerifyCost>, Failure> {
     let Some(task) = tasks.iter().min_by_key(|task| task.ids.len()) else { return Ok(Vec::new()) };
-    let Lane { mut engine, sequence, .. } = Lane::new(plan, setup, context, app)?;
+    let Lane { mut engine, sequence, .. } = Lane::new(plan, setup, app)?;
     let _working = app.printer.working("timing runs of several rows");
     engine.prompt(sequence, &task.ids, Want::Ids, &mut |_| {})?;
     let tokens: Vec<u32> = task.ids.iter().copied().cycle().take(MOST_ROWS).collect();
