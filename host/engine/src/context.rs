@@ -179,7 +179,9 @@ impl Context {
         self.write_parameters(index, rows);
         if let Err(error) = self.launch(index) {
             for part in rows {
-                self.sequences[part.sequence.0 as usize].spoilt = true;
+                let sequence = &mut self.sequences[part.sequence.0 as usize];
+                // One at the beginning starts from nothing in any case.
+                sequence.spoilt = sequence.length > 0;
             }
             return Err(error);
         }

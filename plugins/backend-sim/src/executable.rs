@@ -40,13 +40,15 @@ struct Bound {
     spoiled: Vec<Spoiled>,
 }
 
-/// Values that are no numbers and, of an argmax, which has none, the count of rows that had some.
+/// Values that are no numbers and, of an argmax, which has none, the id of such a row and the count of such rows.
 fn spoiled_results(graph: &Graph) -> Vec<Spoiled> {
-    let is_fault_count =
-        |value| graph.nodes().iter().any(|n| n.operation == "argmax" && n.outputs[1] == value);
+    let is_of_argmax = |value, output: usize| {
+        graph.nodes().iter().any(|n| n.operation == "argmax" && n.outputs[output] == value)
+    };
     let spoil = |dtype: DType, value| match dtype {
         DType::F32 => Some(f32::NAN.to_ne_bytes()),
-        _ => is_fault_count(value).then(|| 1i32.to_ne_bytes()),
+        _ if is_of_argmax(value, 0) => Some((-1i32).to_ne_bytes()),
+        _ => is_of_argmax(value, 1).then(|| 1i32.to_ne_bytes()),
     };
     let results = graph.results().iter();
     results
