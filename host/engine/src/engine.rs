@@ -15,6 +15,7 @@ use crate::strategies::{self, Drafter, MOST_VERIFIED, STAGED_AFTER_MICROBATCH, S
 use paceline_plugin_api::backend::Counters;
 use paceline_plugin_api::client::BackendClient;
 use paceline_plugin_api::graph::DType;
+use paceline_plugin_api::graph::step::Tap;
 use std::time::Duration;
 
 /// Context of a model that was trained for more, when none is asked for.
@@ -263,6 +264,42 @@ impl Engine {
         Ok(())
     }
 
+    /// Hidden states of a sequence's last positions, `count` rows of the model's width from `position` on: of a tap that
+    /// [`StrategyOptions::taps`] asked for.
+    ///
+    /// # Errors
+    /// A tap that was not asked for; positions that are not processed, or so far back that they are not kept.
+    pub fn hidden_states(
+        &mut self,
+        id: SequenceId,
+        tap: Tap,
+        position: usize,
+        count: usize,
+    ) -> Result<Vec<f32>> {
+        let (length, rows) = (self.context.length(id), self.context.shape.staged_rows as usize);
+        let end = position.checked_add(count).filter(|&end| end <= length && length - position <= rows);
+        let Some(end) = end else {
+            return Err(EngineError::Request(format!(
+                "hidden states of {count} positions from {position} on were asked for; those of the last {} of \
+                 {length} are kept",
+                rows.min(length)
+            )));
+        };
+        let mut states = Vec::with_capacity(count * self.model().shape().hidden as usize);
+        let mut part = Vec::new();
+        let mut at = position;
+        while at < end {
+            // As far as the ring goes on without a turn.
+            let entry = at % rows;
+            let run = (end - at).min(rows - entry);
+            let first = (id.0 as usize * rows + entry) as u32;
+            self.context.loaded.move_state(&tap.state_name(), first, run as u32, &mut part, true)?;
+            states.extend(part.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+            at += run;
+        }
+        Ok(states)
+    }
+
     /// What strategies did since [`Engine::clear_speculation_report`].
     pub fn speculation_report(&self) -> SpeculationReport {
         self.speculation.report()
@@ -298,12 +335,16 @@ fn prepare(
         )));
     }
     let mut shape = context_shape(model, options)?;
-    if wanted.drafters.is_empty() && wanted.rollback.is_none() {
+    let speculates = !wanted.drafters.is_empty() || wanted.rollback.is_some();
+    if !speculates && wanted.taps.is_empty() {
         return Ok((shape, Setup::default(), Vec::new()));
     }
     shape.staged_rows = options.microbatch + STAGED_AFTER_MICROBATCH;
-    shape.rollback_depth = limit;
+    shape.rollback_depth = if speculates { limit } else { 0 };
     let (setup, drafters) = strategies::create(model, backend.plugin(), &shape, options.microbatch, wanted)?;
+    if !speculates {
+        return Ok((shape, setup, drafters));
+    }
     // No more state is kept than the longest draft needs.
     let longest = drafters.iter().map(|d| d.client.info().most).max().unwrap_or(limit);
     shape.rollback_depth = longest.clamp(1, limit);

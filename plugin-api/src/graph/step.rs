@@ -111,6 +111,14 @@ pub enum Tap {
 }
 
 impl Tap {
+    /// True if a model of so many layers has this hidden state.
+    pub fn fits(self, layers: u32) -> bool {
+        match self {
+            Self::Hidden => true,
+            Self::LayerInput(layer) => layer <= layers,
+        }
+    }
+
     /// Name of the state that the tap fills.
     pub fn state_name(self) -> String {
         match self {

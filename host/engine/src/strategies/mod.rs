@@ -75,6 +75,8 @@ pub struct StrategyOptions {
     pub rollback: Option<RollbackOptions>,
     /// The drafters' own file.
     pub draft: Option<Arc<Gguf>>,
+    /// Hidden states that the caller wants to read itself, besides those that drafters declare.
+    pub taps: Vec<Tap>,
     /// How drafts are accepted.
     pub acceptance: Acceptance,
     /// How a drafter is chosen.
@@ -91,6 +93,7 @@ impl Default for StrategyOptions {
             drafters: Vec::new(),
             rollback: None,
             draft: None,
+            taps: Vec::new(),
             acceptance: Acceptance::Agree,
             select: Select::Value,
             controller: true,
@@ -156,9 +159,9 @@ impl Session for SetupSession<'_> {
     }
 
     fn declare_tap(&mut self, tap: Tap) -> PluginResult<()> {
-        let layers = self.facts.model.shape().layers.len();
+        let layers = self.facts.model.shape().layers.len() as u32;
         if let Tap::LayerInput(layer) = tap
-            && layer as usize > layers
+            && !tap.fits(layers)
         {
             return Err(PluginError::unsupported(format!(
                 "a tap of layer {layer} was asked for; the model has {layers} layers"
@@ -226,7 +229,14 @@ pub(crate) fn create(
         backend: backend.to_owned(),
         architecture: shape.architecture.clone(),
     };
-    let mut setup = Setup { draft: options.draft.clone(), ..Setup::default() };
+    let layers = shape.layers.len() as u32;
+    if let Some(Tap::LayerInput(layer)) = options.taps.iter().find(|tap| !tap.fits(layers)) {
+        return Err(EngineError::Request(format!(
+            "the hidden state before layer {layer} was asked for; the model has {layers} layers"
+        )));
+    }
+    let taps = options.taps.iter().copied().collect();
+    let mut setup = Setup { taps, draft: options.draft.clone(), ..Setup::default() };
     let mut drafters = Vec::with_capacity(options.drafters.len());
     for wanted in &options.drafters {
         let plugin = wanted.plugin.plugin();
