@@ -2,8 +2,10 @@
 
 mod bench;
 mod chat;
+mod config;
 mod engine;
 mod eval;
+mod explain;
 mod generated;
 mod plugins;
 mod plugins_new;
@@ -22,8 +24,10 @@ use crate::exit::EXIT_CODES_HELP;
 pub use bench::sweep;
 pub use bench::{Axis, BenchArgs, StrategyList};
 pub use chat::ChatArgs;
+pub use config::{ConfigCheckArgs, ConfigCommand, ConfigSchemaArgs, ConfigShowArgs};
 pub use engine::{BackendArgs, EngineArgs, PromptArgs, SettingArg};
 pub use eval::{EvalCommand, PerplexityArgs, TopArgs};
+pub use explain::ExplainArgs;
 pub use generated::{CompletionsArgs, ManArgs};
 pub use plugins::{
     PluginsCommand, PluginsInspectArgs, PluginsListArgs, PluginsPathsArgs, PluginsTestArgs, PluginsVerifyArgs,
@@ -32,13 +36,14 @@ pub use plugins_new::{NewPluginKind, PluginsNewArgs};
 pub use plugins_store::{PluginsInstallArgs, PluginsRemoveArgs, PluginsSwitchArgs, PluginsUseArgs};
 pub use run::{RunArgs, SamplingArgs};
 pub use strategy::{StrategyArgs, StrategyChoice};
-pub use tools::{ToolsCommand, TrimHeadArgs};
+pub use tools::{ExportStatesArgs, ToolsCommand, TrimHeadArgs};
 
 const EXAMPLES: &str = "\
 Examples:
   paceline run demo -p \"fn main() {\"        continue a text
   paceline chat model.gguf                  talk with a model
   paceline bench demo                       what guessing ahead gains
+  paceline explain demo                     where it would run, how, and why
   paceline models inspect demo              what is in a model file
   paceline models verify model.gguf         every fault of a file, before it is trusted
   paceline tokenize demo \"Hello, world\"     text to token ids
@@ -111,6 +116,11 @@ pub enum Command {
     Eval(EvalCommand),
     /// Measure what strategies gain
     Bench(BenchArgs),
+    /// Show what a model would run on, with which settings, and why
+    Explain(ExplainArgs),
+    /// Check and show the files of settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Look into model files
     #[command(subcommand)]
     Models(ModelsCommand),

@@ -11,6 +11,7 @@ use crate::strategies::HOST;
 
 const SWITCHED_OFF: &str = "switched off";
 const NOT_INSTALLED: &str = "not installed";
+const NOT_ASKED_FOR: &str = "not asked for, by `--backend` or by `backend` in a file of settings";
 
 /// The backend to run on, and those that do not.
 pub struct Chosen {
@@ -41,6 +42,10 @@ pub fn choose(
                 let reason = not_wanted(registry, candidates, &id, chosen.plugin());
                 not_used.push((id, reason));
             }
+            // What merely lies in a directory is used where somebody asks for it.
+            None if registry.find(&id).is_err() && !preferred.contains(&id) => {
+                not_used.push((id, NOT_ASKED_FOR.to_owned()));
+            }
             None => match first_with_device(registry, candidates, &id)? {
                 Ok(usable) => backend = Some(usable),
                 Err(reason) => not_used.push((id, reason)),
@@ -50,8 +55,7 @@ pub fn choose(
     match backend {
         Some(backend) => Ok(Chosen { backend, not_used }),
         None => {
-            let is_there = |id: &str| registry.find(id).is_ok();
-            let reasons = not_used.iter().filter(|(id, _)| is_there(id));
+            let reasons = not_used.iter().filter(|(_, reason)| reason != NOT_INSTALLED);
             let reasons = reasons.map(|(id, reason)| format!("`{id}`: {reason}")).collect();
             Err(Error::NoBackend { reasons }.into())
         }
@@ -102,7 +106,10 @@ fn first_with_device(
     let backend = match registry.load_backend(candidates, id) {
         Ok(backend) => backend,
         Err(error) if is_there => return Err(error.into()),
-        Err(error) => return Ok(Err(error.to_string())),
+        Err(error) => {
+            tracing::warn!("backend `{id}` is preferred, and passed over: {error}");
+            return Ok(Err(error.to_string()));
+        }
     };
     Ok(match backend.devices() {
         Ok(devices) if devices.is_empty() => Err("it has no device".to_owned()),

@@ -159,11 +159,7 @@ impl Setup {
     }
 
     /// Chooses strategies for the model.
-    pub fn choose(
-        &self,
-        choice: &StrategyChoice,
-        draft: Option<&Arc<Gguf>>,
-    ) -> Result<Strategies, Failure> {
+    pub fn choose(&self, choice: &StrategyChoice, draft: Option<&Arc<Gguf>>) -> Result<Strategies, Failure> {
         let is_set = |id: &str| {
             let own = |key: &str| key.strip_prefix(id).is_some_and(|rest| rest.starts_with('.'));
             self.given.iter().any(|given| own(&given.key))
@@ -176,8 +172,7 @@ impl Setup {
         let model = model_facts(&self.model, strategies.with_model());
         let trained = self.model.shape().context;
         let possible = strategies.possible();
-        let mut resolved =
-            self.sources.resolve(&given, model, &self.device.offer, trained, &possible)?;
+        let mut resolved = self.sources.resolve(&given, model, &self.device.offer, trained, &possible)?;
         strategies.configure(&self.registry, &mut resolved)?;
         let defaults = EngineOptions::default();
         let seconds = resolved.number("launch_timeout").map(|it| Duration::from_secs(it.into()));
@@ -251,27 +246,44 @@ impl Setup {
         outputs: Option<u32>,
         app: &App,
     ) -> Result<Engine, Failure> {
-        let mut failure = match self.load(context, outputs, app) {
-            Ok(engine) => return Ok(engine),
-            Err(failure) => failure,
-        };
-        for id in std::mem::take(&mut self.fallback) {
-            let is_of_backend = matches!(failure.exit(), Exit::Plugin | Exit::Memory);
-            if !is_of_backend || id == self.backend.plugin() {
+        self.with_fallback(context, app, |setup, context| setup.load(context, outputs, app))
+    }
+
+    /// The memory that [`Setup::engine`] would take, with the same changes to the context. Loads nothing.
+    pub fn plan(&mut self, context: &mut Context, app: &App) -> Result<MemoryPlan, Failure> {
+        self.with_fallback(context, app, |setup, context| {
+            let planned = setup.settle(context)?;
+            planned.map_err(|error| setup.not_loaded(error, &context.strategies, app))
+        })
+    }
+
+    fn with_fallback<T>(
+        &mut self,
+        context: &mut Context,
+        app: &App,
+        attempt: impl Fn(&Self, &mut Context) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut outcome = attempt(self, context);
+        for id in self.fallback.clone() {
+            let failure = match outcome {
+                // Another backend may do what this one cannot, and helps against no other failure.
+                Err(failure) if matches!(failure.exit(), Exit::Plugin | Exit::Memory | Exit::Model) => {
+                    failure
+                }
+                outcome => return outcome,
+            };
+            let failed = self.backend.plugin().to_owned();
+            if id == failed {
+                outcome = Err(failure);
                 continue;
             }
-            let failed = self.backend.plugin().to_owned();
             let reason = failure.lines().map(|(_, text)| text).collect::<Vec<_>>().join(": ");
-            app.printer.warning(format_args!(
-                "backend `{failed}` is given up for `{id}`, as `fallback` allows: {reason}"
-            ));
-            let moved = self.move_to(&id, context).and_then(|()| self.load(context, outputs, app));
-            failure = match moved {
-                Ok(engine) => return Ok(engine),
-                Err(failure) => failure,
-            };
+            app.printer.warning(format_args!("`{id}` takes the place of backend `{failed}`: {reason}"));
+            outcome = self.move_to(&id, context).and_then(|()| attempt(self, context));
+            self.not_used.retain(|(other, _)| *other != id);
+            self.not_used.push((failed, reason));
         }
-        Err(failure)
+        outcome
     }
 
     /// Puts the model on the first device of another backend.
@@ -287,12 +299,7 @@ impl Setup {
     }
 
     /// Loads the model for one of several contexts.
-    pub fn load(
-        &self,
-        context: &mut Context,
-        outputs: Option<u32>,
-        app: &App,
-    ) -> Result<Engine, Failure> {
+    pub fn load(&self, context: &mut Context, outputs: Option<u32>, app: &App) -> Result<Engine, Failure> {
         let mut progress = app.printer.progress(format_args!("loading {}", self.source), Unit::Bytes);
         loop {
             self.warn(&context.resolved);
@@ -318,7 +325,8 @@ impl Setup {
         }
     }
 
-    fn warn(&self, resolved: &Resolved) {
+    /// Logs what was asked for in vain, each thing once.
+    pub fn warn(&self, resolved: &Resolved) {
         for warning in resolved.warnings() {
             if self.warned.borrow_mut().insert(warning.clone()) {
                 tracing::warn!("{warning}");
@@ -344,11 +352,6 @@ impl Setup {
             .map_err(|error| self.failure(error))
     }
 
-    /// Id of the backend.
-    pub fn backend(&self) -> &str {
-        self.backend.plugin()
-    }
-
     /// Name of the device, and how many threads or units of it compute.
     pub fn device(&self, settings: &[(String, String)]) -> (String, u32) {
         let threads = settings.iter().find(|(key, _)| key == "threads");
@@ -356,9 +359,15 @@ impl Setup {
         (self.device.name.clone(), threads.unwrap_or(self.device.units))
     }
 
-    /// An error of making an engine.
-    pub fn not_loaded(&self, error: EngineError, strategies: &Strategies, app: &App) -> Failure {
-        match &error {
+    /// An error of making an engine, with the file of the plugin that it is about.
+    fn not_loaded(&self, error: EngineError, strategies: &Strategies, app: &App) -> Failure {
+        let plugin = match &error {
+            EngineError::StrategyRefused { plugin, .. } | EngineError::Strategy { plugin, .. } => plugin,
+            _ => self.backend.plugin(),
+        };
+        let file = self.registry.find(plugin).ok().and_then(|plugin| plugin.origin.path());
+        let file = file.map(Path::to_owned);
+        let failure = match &error {
             EngineError::StrategyRefused { plugin, source } => {
                 let hint = if source.kind == ErrorKind::Invalid {
                     format!("`paceline plugins inspect {plugin}` shows its settings")
@@ -378,6 +387,12 @@ impl Setup {
                 Failure::from(error).hint(backends::hint_for_weight_type(id, app))
             }
             _ => self.failure(error),
+        };
+        match file {
+            Some(file) if matches!(failure.exit(), Exit::Plugin | Exit::Model) => {
+                failure.of_plugin_file(&file)
+            }
+            _ => failure,
         }
     }
 
@@ -440,9 +455,8 @@ impl Context {
 /// What the command line sets.
 fn given(args: &EngineArgs, context: Option<u32>, backend: &str) -> Vec<Given> {
     let sets = args.backend.set.iter().map(|it: &SettingArg| Given::set(&it.name(), &it.value));
-    let option = |option, key: &str, value: Option<String>| {
-        value.map(|value| Given::option(option, key, &value))
-    };
+    let option =
+        |option, key: &str, value: Option<String>| value.map(|value| Given::option(option, key, &value));
     sets.chain(option("--ctx", CONTEXT, context.map(|it| it.to_string())))
         .chain(option("--kv-type", "kv_types", args.kv_type.map(|it| it.to_string())))
         .chain(option("--threads", &format!("{backend}.threads"), args.threads.map(|it| it.to_string())))

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::path::Path;
 
 use paceline_engine::EngineError;
 use paceline_plugin_api::ErrorKind;
@@ -14,9 +15,8 @@ use crate::exit::Exit;
 pub struct Failure {
     exit: Exit,
     message: String,
-    /// Further things that are wrong.
-    others: Vec<String>,
-    causes: Vec<String>,
+    /// Further lines, each with its label: other errors, causes, the file of a plugin.
+    details: Vec<(&'static str, String)>,
     hint: Option<String>,
     broken_pipe: bool,
 }
@@ -24,14 +24,14 @@ pub struct Failure {
 impl Failure {
     /// A failure with a message: what is wrong and where, without a final period.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), others: Vec::new(), causes: Vec::new(), hint: None, broken_pipe: false }
+        Self { exit, message: message.into(), details: Vec::new(), hint: None, broken_pipe: false }
     }
 
     /// Settings that are wrong: each is an error of its own, with the place where it stands.
     pub fn faults(faults: &Faults) -> Self {
         let mut messages = faults.0.iter().map(ToString::to_string);
         let first = Self::new(Exit::Usage, messages.next().unwrap_or_default());
-        Self { others: messages.collect(), ..first }
+        Self { details: messages.map(|message| ("error", message)).collect(), ..first }
     }
 
     /// Adds an error as the cause, and all that caused it in turn.
@@ -40,11 +40,17 @@ impl Failure {
         while let Some(error) = cause {
             let text = error.to_string();
             // Some errors repeat their source's message.
-            if self.causes.last() != Some(&text) {
-                self.causes.push(text);
+            if self.details.last().is_none_or(|(_, last)| *last != text) {
+                self.details.push(("cause", text));
             }
             cause = error.source();
         }
+        self
+    }
+
+    /// Adds the file of the plugin that it is about.
+    pub fn of_plugin_file(mut self, path: &Path) -> Self {
+        self.details.push(("plugin file", path.display().to_string()));
         self
     }
 
@@ -67,10 +73,9 @@ impl Failure {
     /// The lines to show, each with its label.
     pub fn lines(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let message = [("error", self.message.as_str())];
-        let others = self.others.iter().map(|other| ("error", other.as_str()));
-        let causes = self.causes.iter().map(|cause| ("cause", cause.as_str()));
+        let details = self.details.iter().map(|(label, text)| (*label, text.as_str()));
         let hint = self.hint.iter().map(|hint| ("hint", hint.as_str()));
-        message.into_iter().chain(others).chain(causes).chain(hint)
+        message.into_iter().chain(details).chain(hint)
     }
 
     /// Output that could not be written.

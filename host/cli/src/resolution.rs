@@ -46,8 +46,7 @@ impl Sources {
     /// The files, the environment, and the settings of all plugins that there are.
     pub fn new(config: &Config, registry: &Registry, candidates: &Candidates) -> Result<Self, Faults> {
         let schema = schema(registry, candidates)?;
-        let environment =
-            Given::environment(&schema, Environment::variables_of_process(), &OTHER_VARIABLES)?;
+        let environment = Given::environment(&schema, Environment::variables_of_process(), &OTHER_VARIABLES)?;
         Ok(Self {
             schema,
             files: config.files.clone(),
@@ -84,14 +83,18 @@ impl Sources {
             .context(number(&before, CONTEXT).unwrap_or(trained.min(DEFAULT_CONTEXT)).into())
             .kv_types(&keys, &values)
             .drafter_place(place);
-        let facts = placement.commit().map_err(|fault| {
-            Failure::new(Exit::Failed, "the layers cannot be placed").caused_by(&fault)
-        })?;
+        let facts = placement
+            .commit()
+            .map_err(|fault| Failure::new(Exit::Failed, "the layers cannot be placed").caused_by(&fault))?;
         let resolution = resolver.on_placement(&facts, strategies, &before)?;
+        Ok(Resolved { facts, resolution, notes: self.notes(&resolver) })
+    }
+
+    /// What has no effect although nothing is wrong with it, a sentence each.
+    pub fn notes(&self, resolver: &Resolver) -> Vec<String> {
         // Those about the shipped file are about builds without some plugins, which nobody asked for.
         let of_files = resolver.notes().iter().filter(|note| !note.starts_with("registry.toml:"));
-        let notes = self.notes.iter().chain(of_files).cloned().collect();
-        Ok(Resolved { facts, resolution, notes })
+        self.notes.iter().chain(of_files).cloned().collect()
     }
 }
 
@@ -172,9 +175,11 @@ fn descriptor<'a>(
         return plugin.descriptor();
     }
     let built_in = built_in.iter().find(|plugin| plugin.id() == id);
-    let chosen = candidates.choice(id).ok().flatten().filter(|file| {
-        built_in.is_none_or(|plugin| file.wins_over(&plugin.client.version()))
-    });
+    let chosen = candidates
+        .choice(id)
+        .ok()
+        .flatten()
+        .filter(|file| built_in.is_none_or(|plugin| file.wins_over(&plugin.client.version())));
     // What is refused or switched off has settings too; that they have no effect is said by name.
     let any = || candidates.list().iter().find(|candidate| candidate.id() == Some(id));
     let of_file = match (chosen, built_in) {
@@ -192,13 +197,15 @@ pub fn model_facts(model: &Model, drafter: Option<&str>) -> ModelFacts {
         LayerKind::Attention => settings::LayerKind::Attention,
         LayerKind::Recurrent => settings::LayerKind::Recurrent,
     });
+    // A smaller head over the most used tokens, as `tools trim-head` writes it.
+    let is_trimmed_head = |name: &str| name.ends_with(".nextn.draft_head.weight");
     let types = model.gguf().tensors().map(|tensor| tensor.tensor_type.to_string().to_ascii_lowercase());
     ModelFacts {
         arch: architecture.clone(),
         layers: kinds.collect(),
         weight_types: types.collect(),
         has_mtp: *has_nextn,
-        has_trimmed_head: model.family().draft_head_rows().is_some(),
+        has_trimmed_head: model.gguf().tensors().any(|tensor| is_trimmed_head(tensor.name)),
         drafter_kind: drafter.map(str::to_owned),
         ..ModelFacts::default()
     }
@@ -227,4 +234,40 @@ pub fn offer(plugin: &str, version: &str, index: u32, info: &DeviceInfo) -> Resu
         memory: info.memory_total,
         capabilities,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_after_the_architecture_are_abilities() {
+        let info = DeviceInfo {
+            kind: DeviceKind::Cpu,
+            units: 2,
+            name: "a processor".to_owned(),
+            physical_id: "cpu".to_owned(),
+            arch: "x86_64 avx512-vnni".to_owned(),
+            capabilities: "level:3".to_owned(),
+            memory_total: 1 << 30,
+        };
+        let offer = offer("cpu", "0.1.0", 0, &info).unwrap();
+        assert_eq!((offer.label.as_str(), offer.arch.as_str()), ("cpu:0", "x86_64"));
+        assert_eq!(offer.capabilities.into_iter().collect::<Vec<_>>(), ["avx512-vnni", "level:3"]);
+        assert!(super::offer("cpu", "new", 0, &info).is_err());
+    }
+
+    #[cfg(feature = "demo-model")]
+    #[test]
+    fn facts_of_the_demo() {
+        use std::sync::Arc;
+
+        use crate::model_source::ModelSource;
+
+        let model = Model::new(Arc::new(ModelSource::Demo.open().unwrap())).unwrap();
+        let facts = model_facts(&model, None);
+        assert_eq!((facts.arch.as_str(), facts.layers.len()), ("qwen35", 8));
+        assert!(facts.has_mtp && !facts.has_trimmed_head);
+        assert!(facts.weight_types.contains("q8_0"), "{:?}", facts.weight_types);
+    }
 }

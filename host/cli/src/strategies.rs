@@ -28,6 +28,8 @@ const MTP_CHAIN: &str = "mtp-chain";
 const NGRAM: &str = "ngram-adaptive";
 /// The rollback strategy for recurrent layers.
 pub const REPLAY: &str = "gdn-replay";
+/// Why a strategy that `auto` would take is not to be found.
+const NOT_THERE: &str = "this program was built without it, or it is switched off";
 const NO_RECURRENT_LAYERS: &str = "the model has no recurrent layers";
 
 /// The strategies of a context, and those that were left out.
@@ -60,8 +62,8 @@ pub fn load(
     let automatic: &[&str] = if named.is_empty() { &[NGRAM, MTP_CHAIN, DFLASH, REPLAY] } else { &[REPLAY] };
     for id in automatic {
         match registry.load(candidates, id) {
-            // A build may lack it.
-            Ok(_) | Err(Error::Unknown { .. }) => {}
+            // A build may lack it, and a file may switch it off.
+            Ok(_) | Err(Error::Unknown { .. } | Error::Disabled(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -89,7 +91,7 @@ pub fn choose(
     chosen.no_replay = if model.shape().count(LayerKind::Recurrent) == 0 {
         Some(NO_RECURRENT_LAYERS.to_owned())
     } else {
-        registry.find(REPLAY).err().map(|_| format!("plugin `{REPLAY}` is not there"))
+        registry.find(REPLAY).err().map(|_| format!("`{REPLAY}`: {NOT_THERE}"))
     };
     Ok(chosen)
 }
@@ -105,7 +107,6 @@ fn automatic(
     let mut ids = vec![NGRAM];
     if has_draft {
         ids.push(DFLASH);
-        chosen.left_out.push((MTP_CHAIN.to_owned(), "a drafter is given".to_owned()));
     } else if model.shape().has_nextn {
         ids.push(MTP_CHAIN);
     } else {
@@ -114,7 +115,7 @@ fn automatic(
     ids.retain(|id| {
         let is_there = registry.find(id).is_ok();
         if !is_there {
-            chosen.left_out.push(((*id).to_owned(), "this program was built without it".to_owned()));
+            chosen.left_out.push(((*id).to_owned(), NOT_THERE.to_owned()));
         }
         is_there
     });
@@ -153,6 +154,19 @@ impl Strategies {
         let drafters: BTreeSet<String> = self.drafters().into_iter().map(str::to_owned).collect();
         let replay = (self.no_replay.is_none() && !drafters.is_empty()).then(|| REPLAY.to_owned());
         drafters.into_iter().chain(replay).collect()
+    }
+
+    /// Why a strategy that is there does nothing in this context.
+    pub fn why_not(&self, id: &str) -> String {
+        match id {
+            _ if id == REPLAY && self.drafters().is_empty() => "no strategy guesses".to_owned(),
+            _ if id == REPLAY => {
+                self.no_replay.clone().unwrap_or_else(|| format!("`{ROLLBACK}` is snapshots"))
+            }
+            MTP_CHAIN if self.options.draft.is_some() => "a drafter is given (--draft)".to_owned(),
+            DFLASH if self.options.draft.is_none() => "no drafter is given (--draft)".to_owned(),
+            _ => "not asked for (--strategy)".to_owned(),
+        }
     }
 
     /// The drafter that works with a model of its own, or with a block of the model.

@@ -133,7 +133,7 @@ fn what_makes_no_sense() {
     exit 2
     --- stdout
     --- stderr
-    error: invalid value 'mtp-chain.depth=1' for '--ab <PLUGIN.KEY=V1,V2>': `mtp-chain.depth` has one value only; use `--set` for that
+    error: invalid value 'mtp-chain.depth=1' for '--ab <KEY=V1,V2>': `mtp-chain.depth` has one value only; use `--set` for that
 
     For more information, try '--help'.
     ");
@@ -141,7 +141,7 @@ fn what_makes_no_sense() {
     exit 2
     --- stdout
     --- stderr
-    error: setting `dflash.depth` has no effect: `dflash` is not used here
+    error: `dflash.depth` is 1 by --set, which has no effect: `dflash` is not used here
     ");
     assert_snapshot!(run_short(&["--strategy", "none", "--sweep", "speculation.select=value,order"]), @r"
     exit 2
@@ -153,9 +153,7 @@ fn what_makes_no_sense() {
     exit 2
     --- stdout
     --- stderr
-    error: strategy `mtp-chain` cannot work here
-    cause: setting `depth` cannot be `99`; it takes a whole number from 0 to 15
-    hint: `paceline plugins inspect mtp-chain` shows its settings
+    error: --set mtp-chain.depth=99: `mtp-chain.depth` cannot be `99`: it takes a whole number from 0 to 15
     ");
     assert_snapshot!(run_short(&["--strategy", "none,dflash"]), @r"
     exit 5

@@ -56,12 +56,17 @@ fn one_page_per_command_goes_into_a_folder() {
     paceline-bench.1
     paceline-chat.1
     paceline-completions.1
+    paceline-config-check.1
+    paceline-config-schema.1
+    paceline-config-show.1
+    paceline-config.1
     paceline-detokenize.1
     paceline-devices.1
     paceline-doctor.1
     paceline-eval-perplexity.1
     paceline-eval-top.1
     paceline-eval.1
+    paceline-explain.1
     paceline-man.1
     paceline-models-inspect.1
     paceline-models-pair.1
@@ -82,6 +87,7 @@ fn one_page_per_command_goes_into_a_folder() {
     paceline-plugins.1
     paceline-run.1
     paceline-tokenize.1
+    paceline-tools-export-states.1
     paceline-tools-trim-head.1
     paceline-tools.1
     paceline.1

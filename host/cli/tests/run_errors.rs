@@ -96,13 +96,13 @@ fn a_context_that_does_not_fit() {
     exit 2
     --- stdout
     --- stderr
-    error: context cannot be 4000000000; it takes 1 to 1073741824
+    error: --ctx 4000000000: `context` cannot be `4000000000`: it takes a whole number from 1 to 2147483647
     ");
     assert_snapshot!(request(&["--ctx", "0"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: context cannot be 0; it takes 1 to 1073741824
+    error: --ctx 0: `context` cannot be `0`: it takes a whole number from 1 to 2147483647
     ");
 }
 
@@ -112,20 +112,19 @@ fn settings() {
     exit 2
     --- stdout
     --- stderr
-    error: plugin `cpu`: setting `thread` is not known; did you mean `threads`?
+    error: --set cpu.thread=2: the setting `cpu.thread` is not known; did you mean `cpu.threads`?
     ");
     assert_snapshot!(request(&["--threads", "1000"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: plugin `cpu`: setting `threads` cannot be `1000`; it takes a whole number from 0 to 512
+    error: --threads 1000: `cpu.threads` cannot be `1000`: it takes a whole number from 0 to 512
     ");
     assert_snapshot!(request(&["--threads", "1", "--set", "cpu.threads=2"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: `--threads` and `--set cpu.threads` are the same setting
-    hint: give one of them
+    error: --threads 1: `cpu.threads` is given twice, by --set too
     ");
     let unknown = request(&["--set", "cpus.threads=2"]);
     let strategies = ", `dflash`, `gdn-replay`, `mtp-chain`, `ngram-adaptive`";
@@ -133,8 +132,7 @@ fn settings() {
     exit 2
     --- stdout
     --- stderr
-    error: there is no plugin `cpus`; there is `cpu`
-    hint: did you mean `cpu`?
+    error: --set cpus.threads=2: there is no plugin `cpus`, so `cpus.threads` has no effect; did you mean `cpu.threads`?
     ");
 }
 
@@ -145,7 +143,7 @@ fn a_setting_of_a_backend_that_is_not_used() {
     exit 2
     --- stdout
     --- stderr
-    error: setting `fixture.threads` has no effect: `fixture` is not used here
+    error: --set fixture.threads=2: the setting `fixture.threads` is not known
     ");
 }
 

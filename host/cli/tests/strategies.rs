@@ -206,48 +206,43 @@ fn settings_that_make_no_sense() {
     exit 2
     --- stdout
     --- stderr
-    error: speculation: setting `selct` is not known; did you mean `select`?
+    error: --set speculation.selct=order: the setting `speculation.selct` is not known; did you mean `speculation.select`?
     ");
     assert_snapshot!(with(&["--set", "speculation.most_verified=16"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: speculation: setting `most_verified` cannot be `16`; it takes a whole number from 1 to 15
+    error: --set speculation.most_verified=16: `speculation.most_verified` cannot be `16`: it takes a whole number from 1 to 15
     ");
     assert_snapshot!(with(&["--set", "speculatoin.select=order"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: there is no plugin `speculatoin`
-    hint: did you mean `speculation`?
+    error: --set speculatoin.select=order: there is no plugin `speculatoin`, so `speculatoin.select` has no effect; did you mean `speculation.select`?
     ");
     assert_snapshot!(with(&["--set", "mtp-chain.depth=99"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: strategy `mtp-chain` cannot work here
-    cause: setting `depth` cannot be `99`; it takes a whole number from 0 to 15
-    hint: `paceline plugins inspect mtp-chain` shows its settings
+    error: --set mtp-chain.depth=99: `mtp-chain.depth` cannot be `99`: it takes a whole number from 0 to 15
     ");
     assert_snapshot!(with(&["--set", "mtp-chain.depht=2"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: strategy `mtp-chain` cannot work here
-    cause: setting `depht` is not known
-    hint: `paceline plugins inspect mtp-chain` shows its settings
+    error: --set mtp-chain.depht=2: the setting `mtp-chain.depht` is not known; did you mean `mtp-chain.depth`?
     ");
     assert_snapshot!(with(&["--set", "dflash.depth=2"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: setting `dflash.depth` has no effect: `dflash` is not used here
+    error: `dflash.depth` is 2 by --set, which has no effect: `dflash` is not used here
     ");
     assert_snapshot!(with(&["--strategy", "none", "--set", "speculation.select=order"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: setting `speculation.select` has no effect: no strategy is used here
+    error: `speculation.select` is order by --set, which has no effect: no strategy is used here
     ");
     assert_snapshot!(with(&["--strategy", "none", "--draft", DRAFT]), @r"
     exit 2
@@ -260,7 +255,7 @@ fn settings_that_make_no_sense() {
     exit 2
     --- stdout
     --- stderr
-    error: setting `speculation.select` has no effect: no strategy is used here
+    error: `speculation.select` is order by --set, which has no effect: no strategy is used here
     ");
     assert_snapshot!(with(&["--draft", "nowhere.gguf"]), @r"
     exit 3

@@ -22,6 +22,8 @@ fn without_a_command() {
       chat         Talk with a model
       eval         Measure a model on a text
       bench        Measure what strategies gain
+      explain      Show what a model would run on, with which settings, and why
+      config       Check and show the files of settings
       models       Look into model files
       tokenize     Show the token ids of a text
       detokenize   Show the text of token ids
@@ -49,6 +51,7 @@ fn without_a_command() {
       paceline run demo -p "fn main() {"        continue a text
       paceline chat model.gguf                  talk with a model
       paceline bench demo                       what guessing ahead gains
+      paceline explain demo                     where it would run, how, and why
       paceline models inspect demo              what is in a model file
       paceline models verify model.gguf         every fault of a file, before it is trusted
       paceline tokenize demo "Hello, world"     text to token ids
@@ -73,6 +76,8 @@ fn help_in_full() {
       chat         Talk with a model
       eval         Measure a model on a text
       bench        Measure what strategies gain
+      explain      Show what a model would run on, with which settings, and why
+      config       Check and show the files of settings
       models       Look into model files
       tokenize     Show the token ids of a text
       detokenize   Show the text of token ids
@@ -119,6 +124,7 @@ fn help_in_full() {
       paceline run demo -p "fn main() {"        continue a text
       paceline chat model.gguf                  talk with a model
       paceline bench demo                       what guessing ahead gains
+      paceline explain demo                     where it would run, how, and why
       paceline models inspect demo              what is in a model file
       paceline models verify model.gguf         every fault of a file, before it is trusted
       paceline tokenize demo "Hello, world"     text to token ids
@@ -187,9 +193,7 @@ fn a_setting_of_the_wrong_form() {
     exit 2
     --- stdout
     --- stderr
-    error: invalid value 'threads=2' for '--set <PLUGIN.KEY=VALUE>': it must be a plugin, a dot, a key, `=` and a value, as in `cpu.threads=2`
-
-    For more information, try '--help'.
+    error: setting `threads` has no effect: no model is run here
     ");
 }
 

@@ -52,7 +52,8 @@ impl Environment {
         if has_more_rights_than_its_user() {
             return Vec::new();
         }
-        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         std::env::vars_os().filter_map(text).collect()
     }
 

@@ -133,10 +133,9 @@ pub fn ab(text: &str) -> Result<Axis, String> {
     let axis = axis(text)?;
     match axis.values.len() {
         2 => Ok(axis),
-        count => Err(format!(
-            "`{}` has {count} values; two are compared, and `--sweep` takes more",
-            axis.name()
-        )),
+        count => {
+            Err(format!("`{}` has {count} values; two are compared, and `--sweep` takes more", axis.name()))
+        }
     }
 }
 
@@ -146,9 +145,9 @@ pub fn sweep(text: &str) -> Result<Axis, String> {
 }
 
 fn axis(text: &str) -> Result<Axis, String> {
-    let setting: SettingArg = text.parse().map_err(|_| {
-        format!("`{text}` must be a key, `=` and values, as in `mtp-chain.depth=2,4`")
-    })?;
+    let setting: SettingArg = text
+        .parse()
+        .map_err(|_| format!("`{text}` must be a key, `=` and values, as in `mtp-chain.depth=2,4`"))?;
     let name = setting.name();
     let SettingArg { plugin, key, value } = setting;
     let mut values: Vec<String> = Vec::new();
@@ -210,10 +209,7 @@ mod tests {
         assert_eq!(axis.values, ["2", "4"]);
         assert_eq!(sweep("a.b=1,2,3").unwrap().values.len(), 3);
         for (text, problem) in [
-            (
-                ".depth=2,4",
-                "`.depth=2,4` must be a key, `=` and values, as in `mtp-chain.depth=2,4`",
-            ),
+            (".depth=2,4", "`.depth=2,4` must be a key, `=` and values, as in `mtp-chain.depth=2,4`"),
             ("a.b=1", "`a.b` has one value only; use `--set` for that"),
             ("a.b=", "a value of `a.b` is empty"),
             ("a.b=1,,2", "a value of `a.b` is empty"),

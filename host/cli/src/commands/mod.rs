@@ -3,11 +3,15 @@
 mod bench;
 mod chat;
 mod completions;
+mod config_check;
+mod config_schema;
+mod config_show;
 mod detokenize;
 mod devices;
 mod doctor;
 mod eval_perplexity;
 mod eval_top;
+mod explain;
 mod man;
 mod models_inspect;
 mod models_pair;
@@ -29,12 +33,13 @@ mod run;
 mod run_report;
 mod speculation_report;
 mod tokenize;
+mod tools_export_states;
 mod tools_trim_head;
 
 pub use plugins_list::state as plugins_state;
 
 use crate::app::App;
-use crate::args::{Command, EvalCommand, ModelsCommand, PluginsCommand, ToolsCommand};
+use crate::args::{Command, ConfigCommand, EvalCommand, ModelsCommand, PluginsCommand, ToolsCommand};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -46,6 +51,10 @@ pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
         Command::Eval(EvalCommand::Top(args)) => eval_top::run(args, app),
         Command::Eval(EvalCommand::Perplexity(args)) => eval_perplexity::run(args, app),
         Command::Bench(args) => bench::run(args, app),
+        Command::Explain(args) => explain::run(args, app),
+        Command::Config(ConfigCommand::Check(args)) => config_check::run(args, app),
+        Command::Config(ConfigCommand::Show(args)) => config_show::run(args, app),
+        Command::Config(ConfigCommand::Schema(args)) => config_schema::run(args, app),
         Command::Models(ModelsCommand::Inspect(args)) => models_inspect::run(args, app),
         Command::Models(ModelsCommand::Verify(args)) => models_verify::run(args, app),
         Command::Models(ModelsCommand::Pair(args)) => models_pair::run(args, app),
@@ -66,6 +75,7 @@ pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
         Command::Devices(args) => devices::run(args, app),
         Command::Doctor(args) => doctor::run(args, app),
         Command::Tools(ToolsCommand::TrimHead(args)) => tools_trim_head::run(args, app),
+        Command::Tools(ToolsCommand::ExportStates(args)) => tools_export_states::run(args, app),
         Command::Completions(args) => completions::run(args, app),
         Command::Man(args) => man::run(args, app),
     }

@@ -46,6 +46,7 @@ pub fn run(args: &PairArgs, app: &mut App) -> Result<Exit, Failure> {
     let source = ModelSource::resolve(&args.draft)?;
     let draft = open_draft(draft_path)?;
     let mut context = setup.context(setup.choose(&choice, draft.as_ref())?, setup.given.clone())?;
+    setup.warn(&context.resolved);
     // How state is rolled back is no matter of the pair, and may be left out.
     let refusal = match (setup.settle(&mut context)?, draft) {
         (Ok(plan), Some(draft)) => {

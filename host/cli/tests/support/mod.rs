@@ -18,6 +18,7 @@ pub fn program() -> Command {
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     program.env("XDG_CACHE_HOME", folder.join("cache")).env("XDG_DATA_HOME", folder.join("data"));
+    program.env("XDG_CONFIG_HOME", folder.join("config"));
     program
 }
 
@@ -189,6 +190,11 @@ pub fn fixture_plugin() -> String {
 /// The shared library with the strategy that tests load.
 pub fn strategy_plugin() -> String {
     example("strategy_plugin")
+}
+
+/// The shared library with simulated devices.
+pub fn sim_plugin() -> String {
+    example("sim_plugin")
 }
 
 /// The file of the demo model's drafter.

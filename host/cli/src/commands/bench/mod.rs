@@ -71,7 +71,8 @@ pub fn run(args: &BenchArgs, app: &mut App) -> Result<Exit, Failure> {
         arms: plans.iter().map(|plan| plan.name.clone()).collect(),
         ..Report::default()
     };
-    let with_drafters = plans.iter().rev().find(|plan| !plan.context.strategies.drafters().is_empty()).cloned();
+    let with_drafters =
+        plans.iter().rev().find(|plan| !plan.context.strategies.drafters().is_empty()).cloned();
     let lanes = plans.into_iter().map(|plan| Lane::new(plan, &setup, app));
     let mut lanes = lanes.collect::<Result<Vec<_>, _>>()?;
     interrupt.heed();
