@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use paceline_registry::Environment;
 use paceline_registry::settings::{ConfigFile, Given, Layer, PluginSet, Resolver, Schema, Strategy};
 
-use super::support::{World, backend, file, offer, on, plugin, qwen35, rule, strategy};
+use super::support::{World, backend, file, offer, on, plugin, qwen35, rule, sorted_json, strategy};
 
 fn variables(all: &[(&str, &str)]) -> Vec<(String, String)> {
     all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -170,7 +170,7 @@ fn a_fallback_must_be_there() {
 fn the_schema_for_programs() {
     let json = World::shipped().schema().as_json();
     let depth = json.as_array().unwrap().iter().find(|setting| setting["key"] == "mtp-chain.depth").unwrap();
-    assert_snapshot!(serde_json::to_string_pretty(depth).unwrap(), @r#"
+    assert_snapshot!(sorted_json(depth), @r#"
     {
       "default": 0,
       "default_from": null,

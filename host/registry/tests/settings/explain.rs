@@ -5,7 +5,7 @@ use paceline_registry::settings::{
     ContextFacts, DrafterPlace, Layer, Link, ModelFacts, Placement, Report, Role,
 };
 
-use super::support::{World, backend, llama, offer, on, over, qwen35};
+use super::support::{World, backend, llama, offer, on, over, qwen35, sorted_json};
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(id, reason)| ((*id).to_owned(), (*reason).to_owned())).collect()
@@ -548,7 +548,7 @@ fn programs_get_the_same() {
     };
     assert_eq!(json["placement"][0]["devices"][0]["device"], "cpu:0");
     assert_eq!(json["refused"][0]["id"], "dflash");
-    assert_snapshot!(serde_json::to_string_pretty(&setting("speculation.rollback")).unwrap(), @r#"
+    assert_snapshot!(sorted_json(&setting("speculation.rollback")), @r#"
     {
       "from": {
         "measured": "the logits and texts of tests/e2e/rollback.rs and speculation.rs are the same, to the bit, as with snapshots",

@@ -203,3 +203,20 @@ pub fn file(layer: Layer, text: &str) -> Result<ConfigFile, paceline_registry::s
 pub fn rule(set: &str, value: &str, when: &str) -> String {
     format!("[[rule]]\nset = \"{set}\"\nvalue = {value}\nwhen = {{ {when} }}\n")
 }
+
+/// JSON for a snapshot, with keys in their order: which order a map keeps depends on what else is built.
+pub fn sorted_json(value: &serde_json::Value) -> String {
+    fn sorted(value: &serde_json::Value) -> serde_json::Value {
+        match value {
+            serde_json::Value::Object(map) => {
+                let mut entries: Vec<_> =
+                    map.iter().map(|(key, value)| (key.clone(), sorted(value))).collect();
+                entries.sort_by(|a, b| a.0.cmp(&b.0));
+                serde_json::Value::Object(entries.into_iter().collect())
+            }
+            serde_json::Value::Array(list) => list.iter().map(sorted).collect(),
+            other => other.clone(),
+        }
+    }
+    serde_json::to_string_pretty(&sorted(value)).unwrap()
+}
