@@ -20,14 +20,19 @@ const GUESS_SAMPLES: u32 = 3;
 /// What a drafted token costs, in verifications of one row, before it was measured.
 const FIRST_DRAFT_COST: f64 = 0.3;
 /// Drafting must be this much better than no drafting.
-const MARGIN: f64 = 1.02;
+const MARGIN: f64 = 1.04;
 /// Rounds without a draft after which one is tried; doubles while drafting does not pay.
 const FIRST_PROBE: u32 = 32;
 const LAST_PROBE: u32 = 1024;
-/// Rounds after which one without a draft is timed again.
+/// Rounds after which rounds without a draft are timed again.
 const BASELINE_EVERY: u32 = 128;
-/// Longest draft of a probe.
-const PROBE_LENGTH: usize = 3;
+/// How many of them in a row, first and later: what a drafter left of the caches slows down the one behind it.
+const FIRST_BASELINE: u32 = 3;
+const NEXT_BASELINE: u32 = 2;
+/// What a round that tries a drafter again may cost, in rounds without a draft.
+const PROBE_COST: f64 = 2.2;
+/// Measurements of a drafter's longest drafts before it is judged.
+const LEAST_SAMPLES: u32 = 2;
 
 /// A moving average.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +56,8 @@ impl Average {
     fn add_time(&mut self, sample: f64) {
         let part = match self.samples {
             0 => 1.0,
+            // The first ones find cold caches, and memory that was never touched.
+            1 | 2 if sample < self.value => 1.0,
             _ if sample < self.value => SHORTER_PART,
             _ => LONGER_PART,
         };
@@ -130,13 +137,22 @@ pub(crate) struct Controller {
     verify: Times,
     drafters: Vec<Drafter>,
     since_baseline: u32,
+    /// Rounds without a draft that are still to be timed.
+    baseline_left: u32,
     rounds: u64,
 }
 
 impl Controller {
     /// A controller; `verify` are the expected times of verifications of 0, 1, ... drafted tokens, in any unit.
     pub fn new(enabled: bool, verify: [f64; LENGTHS]) -> Self {
-        Self { enabled, verify: Times::new(verify), drafters: Vec::new(), since_baseline: 0, rounds: 0 }
+        Self {
+            enabled,
+            verify: Times::new(verify),
+            drafters: Vec::new(),
+            since_baseline: 0,
+            baseline_left: 0,
+            rounds: 0,
+        }
     }
 
     /// Adds a drafter that drafts at most `most` tokens; `fixed` if their number is not to be adapted.
@@ -173,12 +189,17 @@ impl Controller {
         for drafter in &mut self.drafters {
             drafter.off = drafter.off.map(|rounds| rounds.saturating_add(1));
         }
-        let measured = self.verify.by_length[0].samples > 0;
-        if (!measured && self.rounds == 2) || self.since_baseline >= BASELINE_EVERY {
-            self.since_baseline = 0;
-            return false;
+        if self.rounds == 2 {
+            self.baseline_left = FIRST_BASELINE;
+        } else if self.since_baseline >= BASELINE_EVERY {
+            self.baseline_left = NEXT_BASELINE;
         }
-        true
+        if self.baseline_left == 0 {
+            return true;
+        }
+        self.baseline_left -= 1;
+        self.since_baseline = 0;
+        false
     }
 
     /// True if drafts of the drafter are worth it as far as is known, or one is due that tries it again.
@@ -198,9 +219,14 @@ impl Controller {
         if !self.enabled || d.fixed || most == 0 {
             return Choice { length: most, value: self.value(drafter, most) };
         }
-        // A probe must not cost much.
-        let most = if d.off.is_some() { most.min(PROBE_LENGTH) } else { most };
-        let choices = (1..=most).map(|length| Choice { length, value: self.value(drafter, length) });
+        // What the longest draft costs has to be seen: a block may cost the same at every length.
+        if d.off.is_none() && d.times.by_length[most].samples < LEAST_SAMPLES && !d.free {
+            return Choice { length: most, value: self.value(drafter, most) };
+        }
+        let choices = (1..=most)
+            // A probe must not cost much.
+            .filter(|&length| length == 1 || d.off.is_none() || self.costs_little(drafter, length))
+            .map(|length| Choice { length, value: self.value(drafter, length) });
         choices.fold(Choice { length: most.min(4), value: 0.0 }, |best, choice| {
             if choice.value > best.value { choice } else { best }
         })
@@ -208,17 +234,26 @@ impl Controller {
 
     /// Expected tokens per second of a round with a draft of `length` tokens; 0 while no time is known.
     pub fn value(&self, drafter: usize, length: usize) -> f64 {
-        let (Some(d), Some(verify)) = (self.drafters.get(drafter), self.verify.at(length.min(LENGTHS - 1)))
-        else {
-            return 0.0;
-        };
+        let known = self.drafters.get(drafter).zip(self.seconds(drafter, length));
+        known.map_or(0.0, |(d, seconds)| (1.0 + d.expected(length)) / seconds)
+    }
+
+    /// Expected time of a round with a draft of `length` tokens; `None` while no time is known.
+    fn seconds(&self, drafter: usize, length: usize) -> Option<f64> {
+        let (d, at) = (self.drafters.get(drafter)?, length.min(LENGTHS - 1));
+        let verify = self.verify.at(at)?;
         let one = self.verify.at(0).unwrap_or(verify);
-        let draft = match d.times.at(length.min(LENGTHS - 1)) {
+        let draft = match d.times.at(at) {
             Some(time) => time,
             None if d.free => 0.0,
             None => one * FIRST_DRAFT_COST * length as f64,
         };
-        (1.0 + d.expected(length)) / (verify + draft)
+        Some(verify + draft)
+    }
+
+    fn costs_little(&self, drafter: usize, length: usize) -> bool {
+        let seconds = self.seconds(drafter, length);
+        seconds.zip(self.verify.at(0)).is_none_or(|(seconds, plain)| seconds <= plain * PROBE_COST)
     }
 
     /// Tokens per second without drafts; 0 while no time is known.
@@ -250,9 +285,6 @@ impl Controller {
 
     /// Time of a verification of `drafts` drafted tokens of one sequence.
     pub fn verified(&mut self, drafts: usize, seconds: f64) {
-        if drafts == 0 {
-            self.since_baseline = 0;
-        }
         self.verify.by_length[drafts.min(LENGTHS - 1)].add_time(seconds);
     }
 
