@@ -11,11 +11,8 @@ use paceline_plugin_api::strategy::{
 };
 use paceline_plugin_api::{Error, Result};
 
-/// Rows that enter the ring at the head of a draft; more enter before it.
-const MOST_AT_HEAD: u32 = Programs::most_head_rows();
-/// Rows that may wait while nothing is drafted. The host keeps the hidden states of 64 rows beyond a run of its own, and a
-/// verification adds at most 16; many rows at once cost less than few.
-const MOST_WAITING: u32 = 48;
+/// Rows that may wait for the next draft; more enter the ring at once.
+const MOST_WAITING: u32 = Programs::most_head_rows();
 /// Longest draft.
 const MOST_STEPS: usize = 15;
 /// How far a drafter looks back that nobody set, at most.
@@ -164,13 +161,10 @@ impl Drafter for Block {
         let (ring, mask) = (self.ring, self.mask);
         let room = self.positions.saturating_sub(frontier.saturating_add(1));
         let steps = most.min(self.most).min(room) as usize;
-        if steps == 0 || !self.kept(sequence)?.is_ready(frontier, ring) {
+        let kept = self.kept(sequence)?;
+        if steps == 0 || !kept.is_ready(frontier, ring) {
             return Ok(());
         }
-        if self.kept(sequence)?.waiting > MOST_AT_HEAD {
-            self.fill(session, sequence)?;
-        }
-        let kept = self.kept(sequence)?;
         let (position, count) = (kept.filled, kept.waiting);
         let Some(program) = self.programs.draft(count) else { return Ok(()) };
         let mut ids = [mask; MOST_STEPS + 1];

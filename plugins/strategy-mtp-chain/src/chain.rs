@@ -13,9 +13,8 @@ use paceline_plugin_api::{Error, Result};
 
 /// Longest draft where the host adapts it.
 const MOST_ADAPTED: u32 = 8;
-/// Rows that may wait while nothing is drafted; more are filled in at once. The host keeps the hidden states of 64 rows
-/// beyond a run of its own, and a verification adds at most 16; many rows at once cost less than few.
-const MOST_WAITING: usize = 48;
+/// Rows that may wait for the next draft; more are filled in at once.
+const MOST_WAITING: usize = 16;
 /// Longest chain.
 const MOST_STEPS: usize = 15;
 
