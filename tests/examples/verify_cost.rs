@@ -1,4 +1,5 @@
-//! What a verification of W rows costs in decodes of one: `verify_cost [replay|snapshots] [model.gguf]`.
+//! What a verification of W rows costs in decodes of one: `verify_cost [replay|snapshots|plain] [model.gguf]`; `plain` is
+//! a context that never rolls back, without strategies, and shows one row alone. `WIDEST` limits the rows.
 
 use paceline_engine::{EngineOptions, Rows, StrategyOptions, Want};
 use paceline_tests::engines::builtin_cpu;
@@ -9,12 +10,16 @@ use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _};
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let replay = args.next().is_none_or(|form| form == "replay");
+    let form = args.next().unwrap_or_else(|| "replay".into());
     let path = args.next().map_or_else(demo_q8_path, Into::into);
-    let strategies = StrategyOptions {
-        drafters: vec![drafter("mtp-chain", &[("depth", "15")])],
-        rollback: replay.then(|| rollback("gdn-replay")),
-        ..StrategyOptions::default()
+    let (strategies, widest) = match form.as_str() {
+        "plain" => (StrategyOptions::default(), 1),
+        _ => {
+            let replay = (form == "replay").then(|| rollback("gdn-replay"));
+            let drafters = vec![drafter("mtp-chain", &[("depth", "15")])];
+            let widest = std::env::var("WIDEST").ok().and_then(|text| text.parse().ok()).unwrap_or(16);
+            (StrategyOptions { drafters, rollback: replay, ..StrategyOptions::default() }, widest)
+        }
     };
     let threads = std::env::var("THREADS").unwrap_or_else(|_| "0".into());
     let options = EngineOptions { settings: vec![("threads".into(), threads)], ..EngineOptions::default() };
@@ -24,13 +29,16 @@ fn main() {
     let sequence = engine.new_sequence().expect("a sequence");
     engine.run(&[Rows { sequence, tokens: &tokens, outputs: 1 }], Want::Ids).expect("it runs");
     let mut times = vec![Vec::new(); 17];
-    for round in 0..60 {
-        for width in 1..=16 {
+    let rounds = if widest == 1 { 400 } else { 60 };
+    for round in 0..rounds {
+        for width in 1..=widest {
             let rows = Rows { sequence, tokens: &tokens[..width], outputs: width };
             let start = Instant::now();
             engine.run(&[rows], Want::Ids).expect("it runs");
             let elapsed = start.elapsed().as_secs_f64();
-            engine.roll_back(sequence, width - 1).expect("it is kept");
+            if width > 1 {
+                engine.roll_back(sequence, width - 1).expect("it is kept");
+            }
             if round > 0 {
                 times[width].push(elapsed);
             }
@@ -41,7 +49,7 @@ fn main() {
         (times[times.len() / 2], times[times.len() / 10])
     };
     let (one, least_one) = median(&mut times[1].clone());
-    for (width, times) in times.iter_mut().enumerate().skip(1) {
+    for (width, times) in times.iter_mut().enumerate().skip(1).take(widest) {
         let (middle, least) = median(times);
         println!(
             "{width:2} rows  median {:7.1} us {:5.2}x   fast {:7.1} us {:5.2}x",

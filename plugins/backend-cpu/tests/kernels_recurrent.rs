@@ -75,7 +75,7 @@ impl Sequence {
             let heads = state.chunks_exact_mut(self.widths.0 * self.widths.1);
             for (head, state) in heads.enumerate() {
                 let state = StatePath::in_place(SharedSlice::new(state));
-                let to = GatedDeltaNetOut { state, out, deltas: Some(deltas) };
+                let to = GatedDeltaNetOut { state, replayed: None, out, deltas: Some(deltas) };
                 let whole = [0..self.widths.1, 0..0];
                 for columns in if split { halves(self.widths.1) } else { whole } {
                     // SAFETY: one thread.
@@ -179,6 +179,7 @@ fn run_head(
     let stride = sequence.heads.1 * sequence.widths.1;
     let to = GatedDeltaNetOut {
         state: path,
+        replayed: None,
         out: SharedSlice::new(&mut out),
         deltas: Some(KeptDeltas { to: SharedSlice::new(&mut deltas), stride, first: kept_from }),
     };
@@ -209,6 +210,7 @@ fn gated_delta_net_over_planes_and_with_a_replay() {
                 let stride = heads.1 * widths.1;
                 let to = GatedDeltaNetOut {
                     state: StatePath::in_place(SharedSlice::new(&mut state)),
+                    replayed: None,
                     out: SharedSlice::new(&mut out),
                     deltas: Some(KeptDeltas { to: SharedSlice::new(&mut deltas), stride, first: 0 }),
                 };
@@ -238,6 +240,7 @@ fn gated_delta_net_over_planes_and_with_a_replay() {
                         later_stride: size,
                         later_count: PLANES,
                         later_first: first + 1,
+                        keeps_last: true,
                     };
                     let [out, _] = run_head(&sequence, level, head, columns.clone(), path, ROWS);
                     assert_eq!(bits(&out), bits(&expected[0]), "{case}");
@@ -256,6 +259,7 @@ fn gated_delta_net_over_planes_and_with_a_replay() {
                     later_stride: 0,
                     later_count: 1,
                     later_first: 0,
+                    keeps_last: false,
                 };
                 let [out, deltas] = run_head(&sequence, level, head, columns.clone(), path, ROWS - RECORDS);
                 assert_eq!(bits(&out), bits(&expected[0]), "{case}");
@@ -269,6 +273,39 @@ fn gated_delta_net_over_planes_and_with_a_replay() {
                         unsafe { replay(level, &work, SharedSlice::new(&mut state), head, columns) };
                     }
                     assert_eq!(bits(&state), bits(&states[ROWS - RECORDS + keep]), "{case}, {keep} records");
+
+                    // The same in one pass with the rows that follow.
+                    let mut state = base.clone();
+                    let settled = SharedSlice::new(&mut state);
+                    let next = sequence.rows(ROWS - RECORDS + keep, RECORDS - keep);
+                    let mut out = vec![0.0; next.value.len()];
+                    let to = GatedDeltaNetOut {
+                        state: StatePath {
+                            before: Some(settled),
+                            settled_rows: 0,
+                            settled,
+                            later: SharedSlice::new(&mut scratch),
+                            later_stride: 0,
+                            later_count: 1,
+                            later_first: 0,
+                            keeps_last: false,
+                        },
+                        replayed: Some(work),
+                        out: SharedSlice::new(&mut out),
+                        deltas: None,
+                    };
+                    for columns in columns.clone() {
+                        // SAFETY: one thread.
+                        unsafe { gated_delta_net(level, &next, &to, head, columns) };
+                    }
+                    assert_eq!(bits(&state), bits(&states[ROWS - RECORDS + keep]), "{case}, {keep} records");
+                    let width = widths.1;
+                    for row in 0..RECORDS - keep {
+                        let given = &out[(row * heads.1 + head) * width..][..width];
+                        let row = ROWS - RECORDS + keep + row;
+                        let expected = &expected[0][(row * heads.1 + head) * width..][..width];
+                        assert_eq!(bits(given), bits(expected), "{case}, {keep} records, row {row}");
+                    }
                 }
             }
         }

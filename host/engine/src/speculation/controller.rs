@@ -2,25 +2,27 @@
 //!
 //! The value of a round is the number of tokens that it is expected to emit, for the time that it is expected to
 //! take: (1 + expected accepted) / (draft + verify). Without a draft it is 1 / verify of one row. Acceptance is learned
-//! by position, times by length, as moving averages; what was not measured yet follows from its nearest neighbours.
+//! by position, as a moving average, times by length, as the median of the last ones; what was not measured yet follows
+//! from its nearest neighbours.
 
 use crate::strategies::MOST_VERIFIED;
 
 /// Lengths of drafts, from 0.
 pub(crate) const LENGTHS: usize = MOST_VERIFIED as usize + 1;
-/// Weight of a new measurement in an average.
-const NEW_PART: f64 = 0.15;
-/// Weight of a new time that is shorter than the average, and of one that is longer: what else runs on the machine
-/// makes times longer, never shorter.
-const SHORTER_PART: f64 = 0.4;
-const LONGER_PART: f64 = 0.04;
+/// Weight of a new measurement in an average of acceptance.
+const NEW_PART: f64 = 0.06;
+/// How many times of a length are kept; their median counts. What else runs on a machine makes some of them much longer,
+/// and a mean, or the shortest, would favour those lengths that are measured seldom, or often.
+const KEPT_TIMES: usize = 9;
 /// Acceptance at a position that nothing is known of, and how many measurements that guess counts for.
 const FIRST_GUESS: f64 = 0.75;
 const GUESS_SAMPLES: u32 = 3;
 /// What a drafted token costs, in verifications of one row, before it was measured.
 const FIRST_DRAFT_COST: f64 = 0.3;
-/// Drafting must be this much better than no drafting.
-const MARGIN: f64 = 1.04;
+/// How much better than no drafting a draft must be for a drafter that was off to be used again.
+const RETURN_MARGIN: f64 = 1.04;
+/// A drafter in use goes on down to this: it loses little until it is known better, and off it would gain nothing.
+const STAY_MARGIN: f64 = 0.98;
 /// Rounds without a draft after which one is tried; doubles while drafting does not pay.
 const FIRST_PROBE: u32 = 32;
 const LAST_PROBE: u32 = 1024;
@@ -53,34 +55,45 @@ impl Average {
         self.value += (sample - self.value) * part;
     }
 
-    fn add_time(&mut self, sample: f64) {
-        let part = match self.samples {
-            0 => 1.0,
-            // The first ones find cold caches, and memory that was never touched.
-            1 | 2 if sample < self.value => 1.0,
-            _ if sample < self.value => SHORTER_PART,
-            _ => LONGER_PART,
-        };
+    fn known(&self) -> Option<f64> {
+        (self.samples > 0).then_some(self.value)
+    }
+}
+
+/// The last few times of one kind of work.
+#[derive(Clone, Copy, Debug, Default)]
+struct RecentTimes {
+    seconds: [f64; KEPT_TIMES],
+    samples: u32,
+}
+
+impl RecentTimes {
+    fn add(&mut self, seconds: f64) {
+        self.seconds[self.samples as usize % KEPT_TIMES] = seconds;
         self.samples = self.samples.saturating_add(1);
-        self.value += (sample - self.value) * part;
     }
 
     fn known(&self) -> Option<f64> {
-        (self.samples > 0).then_some(self.value)
+        let kept = KEPT_TIMES.min(self.samples as usize);
+        let mut sorted = self.seconds;
+        let sorted = &mut sorted[..kept];
+        sorted.sort_unstable_by(f64::total_cmp);
+        // Of an even number the shorter of the two in the middle: the first finds cold caches.
+        kept.checked_sub(1).map(|last| sorted[last / 2])
     }
 }
 
 /// Times by length; lengths that were not measured follow from those that were.
 #[derive(Clone, Debug)]
 struct Times {
-    by_length: [Average; LENGTHS],
+    by_length: [RecentTimes; LENGTHS],
     /// What is expected of the times, in any unit.
     expected: [f64; LENGTHS],
 }
 
 impl Times {
     fn new(expected: [f64; LENGTHS]) -> Self {
-        Self { by_length: [Average::default(); LENGTHS], expected }
+        Self { by_length: [RecentTimes::default(); LENGTHS], expected }
     }
 
     /// Times that grow with the length.
@@ -126,7 +139,7 @@ struct Drafter {
 pub(crate) struct Choice {
     /// Length of the draft; 0 for none.
     pub length: usize,
-    /// Expected tokens per second; 0 while no time is known.
+    /// Expected tokens per second; 0 while no time is known, infinite for a draft that has to be made to see what it costs.
     pub value: f64,
 }
 
@@ -219,9 +232,10 @@ impl Controller {
         if !self.enabled || d.fixed || most == 0 {
             return Choice { length: most, value: self.value(drafter, most) };
         }
-        // What the longest draft costs has to be seen: a block may cost the same at every length.
+        // What the longest draft costs has to be seen: a block may cost the same at every length. By its own value such
+        // a draft would be left out, and the drafter with it, however good shorter ones are.
         if d.off.is_none() && d.times.by_length[most].samples < LEAST_SAMPLES && !d.free {
-            return Choice { length: most, value: self.value(drafter, most) };
+            return Choice { length: most, value: f64::INFINITY };
         }
         let choices = (1..=most)
             // A probe must not cost much.
@@ -268,7 +282,7 @@ impl Controller {
         let Some(d) = self.drafters.get_mut(drafter).filter(|_| self.enabled) else { return true };
         match d.off {
             Some(rounds) => rounds >= d.next_probe,
-            None if value == 0.0 || value >= plain * MARGIN => true,
+            None if value == 0.0 || value >= plain * STAY_MARGIN => true,
             None => {
                 d.off = Some(0);
                 false
@@ -279,13 +293,13 @@ impl Controller {
     /// Time that a drafter took for a draft of `length` tokens.
     pub fn drafted(&mut self, drafter: usize, length: usize, seconds: f64) {
         if let Some(d) = self.drafters.get_mut(drafter) {
-            d.times.by_length[length.min(LENGTHS - 1)].add_time(seconds);
+            d.times.by_length[length.min(LENGTHS - 1)].add(seconds);
         }
     }
 
     /// Time of a verification of `drafts` drafted tokens of one sequence.
     pub fn verified(&mut self, drafts: usize, seconds: f64) {
-        self.verify.by_length[drafts.min(LENGTHS - 1)].add_time(seconds);
+        self.verify.by_length[drafts.min(LENGTHS - 1)].add(seconds);
     }
 
     /// A drafter gave nothing although it took the time of a draft of `length` tokens.
@@ -316,8 +330,9 @@ impl Controller {
             if !std::mem::take(&mut self.drafters[index].judged) {
                 continue;
             }
-            let pays = self.best_value(index) >= plain * MARGIN;
+            let value = self.best_value(index);
             let d = &mut self.drafters[index];
+            let pays = value >= plain * if d.off.is_none() { STAY_MARGIN } else { RETURN_MARGIN };
             match (pays, d.off) {
                 (true, _) => (d.off, d.next_probe) = (None, FIRST_PROBE),
                 (false, None) => d.off = Some(0),
@@ -412,6 +427,14 @@ mod tests {
         let (gain, off) = play(0.9, 0.2, 0.05, 600);
         // The best fixed length is 7: 5.70 tokens in 2.75 steps.
         assert!(!off && gain > 1.9, "{gain}");
+    }
+
+    /// Seeing that long drafts do not pay says nothing of short ones.
+    #[test]
+    fn a_drafter_whose_short_drafts_alone_pay_is_used() {
+        // Of a draft of 8, 2.2 tokens are accepted for 3.2 plain steps; of one of 2, 1.2 for 1.5.
+        let (gain, off) = play(0.7, 0.15, 0.15, 600);
+        assert!(!off && gain > 1.3, "{gain}");
     }
 
     #[test]

@@ -66,33 +66,38 @@ unsafe fn causal_conv_body(
         let left = channels.end - at;
         // SAFETY: these channels belong to the caller's work range.
         at += unsafe {
-            match left {
-                64.. => convolve::<64>(work, windows, out, at),
-                16.. => convolve::<16>(work, windows, out, at),
-                _ => convolve::<1>(work, windows, out, at),
+            match (work.taps, left) {
+                // The usual width, whose kernels the compiler can transpose in registers.
+                (4, 64..) => convolve::<64, 4>(work, windows, out, at),
+                (_, 64..) => convolve::<64, MAX_TAPS>(work, windows, out, at),
+                (_, 16..) => convolve::<16, MAX_TAPS>(work, windows, out, at),
+                _ => convolve::<1, MAX_TAPS>(work, windows, out, at),
             }
         };
     }
 }
 
-/// `N` channels from `start` on, through all rows. Returns `N`.
+/// `N` channels from `start` on, through all rows, with at most `TAPS` taps; with just so many if they are not
+/// [`MAX_TAPS`]. Returns `N`.
 ///
 /// # Safety
 /// Nobody else touches these channels of `windows` and `out`.
 #[inline(always)]
-unsafe fn convolve<const N: usize>(
+unsafe fn convolve<const N: usize, const TAPS: usize>(
     work: &CausalConv<'_>,
     windows: &ConvWindows<'_>,
     out: SharedSlice<'_, f32>,
     start: usize,
 ) -> usize {
-    let (channels, taps, before) = (work.channels, work.taps, work.taps - 1);
+    let taps = if TAPS == MAX_TAPS { work.taps } else { TAPS };
+    let (channels, before) = (work.channels, taps - 1);
     let rows = work.x.len() / channels;
     // Kernels with the channel last, to be read like the inputs.
-    let mut weight = [[0.0f32; N]; MAX_TAPS];
-    for (tap, weight) in weight[..taps].iter_mut().enumerate() {
-        for (channel, weight) in weight.iter_mut().enumerate() {
-            *weight = work.weight[(start + channel) * taps + tap];
+    let mut weight = [[0.0f32; N]; TAPS];
+    let of_channels = &work.weight[start * taps..(start + N) * taps];
+    for (channel, of_channel) in of_channels.chunks_exact(taps).enumerate() {
+        for (weight, &value) in weight.iter_mut().zip(of_channel) {
+            weight[channel] = value;
         }
     }
     // Input `index`, counted from the oldest of the window.

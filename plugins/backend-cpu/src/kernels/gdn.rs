@@ -46,6 +46,8 @@ pub struct StatePath<'a> {
     pub later_count: usize,
     /// A later row r leaves its state in number `(later_first + r) % later_count`.
     pub later_first: usize,
+    /// The state after the last row is wanted; if not, and the row is a later one, it is not written.
+    pub keeps_last: bool,
 }
 
 impl<'a> StatePath<'a> {
@@ -59,6 +61,7 @@ impl<'a> StatePath<'a> {
             later_stride: 0,
             later_count: 1,
             later_first: 0,
+            keeps_last: true,
         }
     }
 
@@ -91,6 +94,8 @@ pub struct KeptDeltas<'a> {
 pub struct GatedDeltaNetOut<'a> {
     /// State of the head.
     pub state: StatePath<'a>,
+    /// Records that are applied to the state before the first row, over it; for a state that is there.
+    pub replayed: Option<Replay<'a>>,
     /// Outputs `[rows][value_heads][value_width]`.
     pub out: SharedSlice<'a, f32>,
     /// Where to keep deltas.
@@ -105,6 +110,8 @@ per_level! {
     /// - δⱼ = β · (vⱼ - pⱼ)
     /// - Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ)
     /// - outⱼ = scale · Σᵢ qᵢ·Sᵢⱼ, i ascending, fused
+    ///
+    /// Records that are to be applied first go over the state as in [`replay`].
     ///
     /// The work range is one value head and the columns j of it, which are independent.
     pub fn gated_delta_net = gated_delta_net_body(
@@ -212,6 +219,23 @@ unsafe fn update_in_place<const N: usize>(
     sum
 }
 
+/// Σᵢ qᵢ·Sᵢⱼ of the state that [`update_in_place`] would leave, without leaving it.
+///
+/// # Safety
+/// As for [`predict`].
+#[inline(always)]
+unsafe fn output_alone<const N: usize>(step: Step<'_>, delta: &[f32; N], from: StateColumns<N>) -> [f32; N] {
+    let mut sum = [0.0f32; N];
+    for (i, (&key, &query)) in step.key.iter().zip(step.query).enumerate() {
+        // SAFETY: by the caller's promise.
+        let from = unsafe { from.row(i) };
+        for j in 0..N {
+            sum[j] = query.mul_add(key.mul_add(delta[j], from[j] * step.decay), sum[j]);
+        }
+    }
+    sum
+}
+
 /// As [`update_in_place`], from one state into another that lies elsewhere.
 ///
 /// # Safety
@@ -252,6 +276,14 @@ unsafe fn run_columns<const N: usize>(
     assert!(start + N <= value_width);
     let columns = |start: *mut f32| StateColumns::<N> { start, stride: value_width };
     let rows = work.log_decay.len() / work.value_heads;
+    if let (Some(records), Some(state)) = (&to.replayed, to.state.before) {
+        assert!(size <= state.len());
+        // The columns stay in the first-level cache for the rows.
+        for records in records.parts() {
+            // SAFETY: these columns belong to the caller's work range.
+            unsafe { replay_columns::<N>(&records, state, head, start) };
+        }
+    }
     if rows == 0 {
         return N;
     }
@@ -289,12 +321,16 @@ unsafe fn run_columns<const N: usize>(
         for j in 0..N {
             delta[j] = beta * (value[j] - predicted[j]);
         }
-        let mut sum = if from.start == into.start {
-            // SAFETY: as above.
-            unsafe { update_in_place(step, &delta, into) }
-        } else {
-            // SAFETY: as above.
-            unsafe { update_across(step, &delta, from, into) }
+        let is_wanted = to.state.keeps_last || row + 1 < rows || row < to.state.settled_rows;
+        // SAFETY: as above.
+        let mut sum = unsafe {
+            if !is_wanted {
+                output_alone(step, &delta, from)
+            } else if from.start == into.start {
+                update_in_place(step, &delta, into)
+            } else {
+                update_across(step, &delta, from, into)
+            }
         };
         from = into;
         for sum in &mut sum {
@@ -312,7 +348,7 @@ unsafe fn run_columns<const N: usize>(
     N
 }
 
-/// Recorded rows of one sequence, for [`replay`].
+/// Recorded rows of one sequence, for [`replay`] and [`gated_delta_net`].
 #[derive(Clone, Copy)]
 pub struct Replay<'a> {
     /// Records, each `[value_heads][value_width]` deltas, `[key_heads][key_width]` keys and
@@ -332,6 +368,11 @@ impl Replay<'_> {
     /// Elements of a record.
     pub fn record_width(&self) -> usize {
         self.value_heads * (self.value_width + 1) + self.key_heads * self.key_width
+    }
+
+    /// The records in parts of as many as go over a state together.
+    fn parts(&self) -> impl Iterator<Item = Replay<'_>> {
+        self.records.chunks(REPLAYED_AT_ONCE * self.record_width()).map(|records| Replay { records, ..*self })
     }
 }
 
@@ -353,8 +394,7 @@ const REPLAYED_AT_ONCE: usize = 16;
 #[inline(always)]
 unsafe fn replay_body(work: &Replay<'_>, state: SharedSlice<'_, f32>, head: usize, columns: Range<usize>) {
     assert!(head < work.value_heads && columns.end <= work.value_width);
-    for records in work.records.chunks(REPLAYED_AT_ONCE * work.record_width()) {
-        let work = Replay { records, ..*work };
+    for work in work.parts() {
         let mut at = columns.start;
         while at < columns.end {
             // SAFETY: these columns belong to the caller's work range.
@@ -380,24 +420,54 @@ unsafe fn replay_columns<const N: usize>(
     head: usize,
     start: usize,
 ) -> usize {
-    let keys_at = work.value_heads * work.value_width;
-    let decays_at = keys_at + work.key_heads * work.key_width;
-    let records = work.records.chunks_exact(work.record_width());
-    let mut decays = [0.0f32; REPLAYED_AT_ONCE];
-    for (decay, record) in decays.iter_mut().zip(records.clone()) {
-        *decay = exp(record[decays_at + head]);
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        match work.records.len() / work.record_width() {
+            0 => N,
+            1 => replay_records::<N, 1>(work, state, head, start),
+            2 => replay_records::<N, 2>(work, state, head, start),
+            3 => replay_records::<N, 3>(work, state, head, start),
+            _ => replay_records::<N, REPLAYED_AT_ONCE>(work, state, head, start),
+        }
     }
-    for i in 0..work.key_width {
+}
+
+/// As [`replay_columns`], with at most `RECORDS` records: few enough, and their deltas stay in registers.
+///
+/// # Safety
+/// Nobody else touches these columns of the head.
+#[inline(always)]
+unsafe fn replay_records<const N: usize, const RECORDS: usize>(
+    work: &Replay<'_>,
+    state: SharedSlice<'_, f32>,
+    head: usize,
+    start: usize,
+) -> usize {
+    let (key_width, width) = (work.key_width, work.record_width());
+    let keys_at = work.value_heads * work.value_width;
+    let decays_at = keys_at + work.key_heads * key_width;
+    let count = (work.records.len() / width).min(RECORDS);
+    let mut decays = [0.0f32; RECORDS];
+    let mut deltas = [[0.0f32; N]; RECORDS];
+    let mut keys: [&[f32]; RECORDS] = [&[]; RECORDS];
+    for (r, record) in work.records.chunks_exact(width).take(count).enumerate() {
+        decays[r] = exp(record[decays_at + head]);
+        deltas[r].copy_from_slice(&record[head * work.value_width + start..][..N]);
+        keys[r] = &record[keys_at + head % work.key_heads * key_width..][..key_width];
+    }
+    let count = if RECORDS < REPLAYED_AT_ONCE { RECORDS } else { count };
+    assert!(keys[..count].iter().all(|keys| keys.len() == key_width));
+    assert!(start + N <= work.value_width && key_width * work.value_width <= state.len());
+    for i in 0..key_width {
         let place = i * work.value_width + start;
         // SAFETY: these columns belong to the caller's work range.
         let state = unsafe { state.part(place..place + N) };
         let mut row = [0.0f32; N];
         row.copy_from_slice(state);
-        for (&decay, record) in decays.iter().zip(records.clone()) {
-            let key = record[keys_at + head % work.key_heads * work.key_width + i];
-            let delta = &record[head * work.value_width + start..][..N];
+        for r in 0..count {
+            let key = keys[r][i];
             for j in 0..N {
-                row[j] = key.mul_add(delta[j], row[j] * decay);
+                row[j] = key.mul_add(deltas[r][j], row[j] * decays[r]);
             }
         }
         state.copy_from_slice(&row);

@@ -288,6 +288,8 @@ pub(crate) struct DeltaWork {
     pub state: Id,
     pub slots: usize,
     pub mode: DeltaMode,
+    /// Kept records that go over the state first.
+    pub replay: Option<ReplayWork>,
     pub sequences: Id,
     pub sequences_live: Live,
     pub key_heads: usize,

@@ -82,7 +82,8 @@ impl Run<'_> {
         let per_sequence = work.value_heads * parts;
         let index = chunk / per_sequence;
         let Some(sequence) = self.sequences(work.sequences, work.sequences_live).nth(index) else { return };
-        if sequence.rows == 0 {
+        let kept = work.replay.as_ref().map(|replay| self.kept_records(replay, sequence, index));
+        if sequence.rows == 0 && kept.is_none_or(|kept| kept.records.is_empty()) {
             return;
         }
         let columns = part(chunk % parts, DELTA_COLUMNS, work.value_width);
@@ -115,12 +116,12 @@ impl Run<'_> {
                 }
                 DeltaMode::Records { records, rollback } => {
                     let bank = 1 - self.rollback(rollback, index).bank;
-                    let kept = self.record(work, &task, &chunk, records, bank);
-                    (self.base_and_scratch(work, &chunk, records.count, thread), Some(kept))
+                    let deltas = self.record(work, &task, &chunk, records, bank);
+                    (self.base_and_scratch(work, &chunk, records.count, thread), Some(deltas))
                 }
             };
             let out = within(&out, first * value_row, sequence.rows * value_row);
-            let to = GatedDeltaNetOut { state, out, deltas };
+            let to = GatedDeltaNetOut { state, replayed: kept, out, deltas };
             gated_delta_net(self.bound.level, &task, &to, chunk.head, chunk.columns);
         }
     }
@@ -147,6 +148,7 @@ impl Run<'_> {
             later_stride: slot_state,
             later_count: planes,
             later_first: plane + 1,
+            keeps_last: true,
         }
     }
 
@@ -184,6 +186,8 @@ impl Run<'_> {
             later_stride: 0,
             later_count: 1,
             later_first: 0,
+            // Its record says what it did.
+            keeps_last: false,
         }
     }
 
@@ -226,6 +230,22 @@ impl Run<'_> {
         KeptDeltas { to, stride: records.width, first }
     }
 
+    /// The records of a sequence that were kept.
+    fn kept_records(&self, work: &ReplayWork, sequence: Sequence, index: usize) -> Replay<'_> {
+        let rollback = self.rollback(work.rollback, index);
+        let bank_width = work.records.count * work.records.width;
+        let records = self.write::<f32>(work.records.state, work.slots * 2 * bank_width);
+        let kept = (sequence.slot * 2 + rollback.bank) * bank_width;
+        Replay {
+            // SAFETY: new records go to the other bank of the slot.
+            records: unsafe { records.read(kept..kept + rollback.keep * work.records.width) },
+            key_heads: work.key_heads,
+            value_heads: work.value_heads,
+            key_width: work.key_width,
+            value_width: work.value_width,
+        }
+    }
+
     pub(super) fn replay_chunks(&self, work: &ReplayWork) -> usize {
         let per_sequence = work.value_heads * work.value_width.div_ceil(DELTA_COLUMNS);
         self.sequences(work.sequences, work.sequences_live).count() * per_sequence
@@ -238,17 +258,7 @@ impl Run<'_> {
         let Some(sequence) = self.sequences(work.sequences, work.sequences_live).nth(index) else { return };
         let (head, columns) =
             (chunk % per_sequence / parts, part(chunk % parts, DELTA_COLUMNS, work.value_width));
-        let rollback = self.rollback(work.rollback, index);
-        let bank_width = work.records.count * work.records.width;
-        let records = self.read::<f32>(work.records.state, work.slots * 2 * bank_width);
-        let kept = (sequence.slot * 2 + rollback.bank) * bank_width;
-        let task = Replay {
-            records: &records[kept..kept + rollback.keep * work.records.width],
-            key_heads: work.key_heads,
-            value_heads: work.value_heads,
-            key_width: work.key_width,
-            value_width: work.value_width,
-        };
+        let task = self.kept_records(work, sequence, index);
         let head_state = work.key_width * work.value_width;
         let state = self.write::<f32>(work.state, work.slots * work.value_heads * head_state);
         // SAFETY: the head of this sequence's slot, whose columns are this chunk's alone.

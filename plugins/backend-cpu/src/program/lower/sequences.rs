@@ -213,6 +213,7 @@ impl Lowering<'_> {
             }
             other => return Err(format!("mode `{other}` has no kernel")),
         };
+        let replay = self.take_replay(node.inputs[5].index(), &mode, node.inputs[6].index());
         let mut inputs = [0; 5];
         for (input, &id) in inputs.iter_mut().zip(&node.inputs) {
             *input = self.elements(id)?;
@@ -222,6 +223,7 @@ impl Lowering<'_> {
             state: node.inputs[5].index(),
             slots,
             mode,
+            replay,
             sequences: node.inputs[6].index(),
             sequences_live: self.sequences(node.inputs[6], rows, slots, usize::MAX)?,
             key_heads: q.shape.dims()[1] as usize,
@@ -234,6 +236,30 @@ impl Lowering<'_> {
         };
         self.kernels.push(Kernel::Delta(work));
         Ok("gated_delta_net, sequential")
+    }
+
+    /// A replay that only prepares the state for a delta rule with records, taken out of the program: it is done in
+    /// one pass with the rows. It must be the last that touched the state or the records, for the same sequences.
+    fn take_replay(&mut self, state: Id, mode: &DeltaMode, sequences: Id) -> Option<ReplayWork> {
+        let DeltaMode::Records { records, rollback } = *mode else { return None };
+        let touches = |kernel: &Kernel| {
+            let ids = [kernel.reads(), kernel.writes()].concat();
+            ids.contains(&state) || ids.contains(&records.state)
+        };
+        let last = self.kernels.iter().rposition(touches)?;
+        let fits = |work: &ReplayWork| {
+            work.state == state
+                && work.records == records
+                && work.sequences == sequences
+                && work.rollback == rollback
+        };
+        if !matches!(&self.kernels[last], Kernel::Replay(work) if fits(work)) {
+            return None;
+        }
+        match self.kernels.remove(last) {
+            Kernel::Replay(work) => Some(work),
+            _ => None,
+        }
     }
 
     pub(super) fn replay(&mut self, node: &Node) -> Lowered<&'static str> {
