@@ -13,6 +13,8 @@ use paceline_plugin_api::{Error, Result};
 
 /// Rows that may wait for the next draft; more enter the ring at once.
 const MOST_WAITING: u32 = Programs::most_head_rows();
+/// As [`MOST_WAITING`], while rows come one by one and nothing is drafted: many together enter in less time.
+const MOST_WAITING_IDLE: u32 = 48;
 /// Longest draft.
 const MOST_STEPS: usize = 15;
 /// How far a drafter looks back that nobody set, at most.
@@ -153,7 +155,8 @@ impl Drafter for Block {
     ) -> Result<()> {
         let kept = self.kept(sequence)?;
         kept.keep(position, tokens.len() as u32)?;
-        if kept.waiting > MOST_WAITING { self.fill(session, sequence) } else { Ok(()) }
+        let most = if tokens.len() == 1 { MOST_WAITING_IDLE } else { MOST_WAITING };
+        if kept.waiting > most { self.fill(session, sequence) } else { Ok(()) }
     }
 
     fn propose(&mut self, session: &mut dyn Session, request: Request, draft: &mut Draft<'_>) -> Result<()> {
@@ -165,6 +168,10 @@ impl Drafter for Block {
         if steps == 0 || !kept.is_ready(frontier, ring) {
             return Ok(());
         }
+        if kept.waiting > MOST_WAITING {
+            self.fill(session, sequence)?;
+        }
+        let kept = self.kept(sequence)?;
         let (position, count) = (kept.filled, kept.waiting);
         let Some(program) = self.programs.draft(count) else { return Ok(()) };
         let mut ids = [mask; MOST_STEPS + 1];

@@ -15,6 +15,8 @@ use paceline_plugin_api::{Error, Result};
 const MOST_ADAPTED: u32 = 8;
 /// Rows that may wait for the next draft; more are filled in at once.
 const MOST_WAITING: usize = 16;
+/// As [`MOST_WAITING`], while rows come one by one and nothing is drafted: many together take less time.
+const MOST_WAITING_IDLE: usize = 48;
 /// Longest chain.
 const MOST_STEPS: usize = 15;
 
@@ -75,7 +77,7 @@ impl DrafterPlugin for MtpChain {
         session.declare_tap(Tap::Hidden)?;
         let programs = Programs::declare(facts, form, head_rows, session)?;
         let rows = || Rows {
-            waiting: Vec::with_capacity(facts.microbatch as usize + MOST_WAITING),
+            waiting: Vec::with_capacity(facts.microbatch as usize + MOST_WAITING_IDLE),
             ..Rows::default()
         };
         Ok(Mtp {
@@ -215,7 +217,8 @@ impl Drafter for Mtp {
             Error::invalid(format!("rows of position {position} were kept, {known} positions are known"))
         })?;
         rows.waiting.extend(tokens.iter().skip(skipped));
-        if rows.waiting.len() > MOST_WAITING { self.fill(session, sequence) } else { Ok(()) }
+        let most = if tokens.len() == 1 { MOST_WAITING_IDLE } else { MOST_WAITING };
+        if rows.waiting.len() > most { self.fill(session, sequence) } else { Ok(()) }
     }
 
     fn propose(&mut self, session: &mut dyn Session, request: Request, draft: &mut Draft<'_>) -> Result<()> {

@@ -26,11 +26,12 @@ const STAY_MARGIN: f64 = 0.98;
 /// Rounds without a draft after which one is tried; doubles while drafting does not pay.
 const FIRST_PROBE: u32 = 32;
 const LAST_PROBE: u32 = 1024;
-/// Rounds after which rounds without a draft are timed again.
-const BASELINE_EVERY: u32 = 128;
-/// How many of them in a row, first and later: what a drafter left of the caches slows down the one behind it.
-const FIRST_BASELINE: u32 = 3;
-const NEXT_BASELINE: u32 = 2;
+/// Rounds after which rounds without a draft are timed again, first and at last: it doubles, since a context's first
+/// rounds meet cold caches and fresh memory.
+const FIRST_BASELINE_AFTER: u32 = 16;
+const LAST_BASELINE_AFTER: u32 = 128;
+/// How many of them in a row: what a drafter left of the caches slows down the one behind it.
+const BASELINE: u32 = 3;
 /// What a round that tries a drafter again may cost, in rounds without a draft.
 const PROBE_COST: f64 = 2.2;
 /// Measurements of a drafter's longest drafts before it is judged.
@@ -150,6 +151,8 @@ pub(crate) struct Controller {
     verify: Times,
     drafters: Vec<Drafter>,
     since_baseline: u32,
+    /// Rounds after the last baseline until the next.
+    next_baseline: u32,
     /// Rounds without a draft that are still to be timed.
     baseline_left: u32,
     rounds: u64,
@@ -163,6 +166,7 @@ impl Controller {
             verify: Times::new(verify),
             drafters: Vec::new(),
             since_baseline: 0,
+            next_baseline: FIRST_BASELINE_AFTER,
             baseline_left: 0,
             rounds: 0,
         }
@@ -203,9 +207,12 @@ impl Controller {
             drafter.off = drafter.off.map(|rounds| rounds.saturating_add(1));
         }
         if self.rounds == 2 {
-            self.baseline_left = FIRST_BASELINE;
-        } else if self.since_baseline >= BASELINE_EVERY {
-            self.baseline_left = NEXT_BASELINE;
+            self.baseline_left = BASELINE;
+        } else if self.since_baseline >= self.next_baseline {
+            self.next_baseline = (self.next_baseline * 2).min(LAST_BASELINE_AFTER);
+            self.baseline_left = BASELINE;
+            // Older times are of another state of the machine.
+            self.verify.by_length[0] = RecentTimes::default();
         }
         if self.baseline_left == 0 {
             return true;
