@@ -1,110 +1,28 @@
 //! What `mtp-chain` guesses: as recorded for the demo, the same in all of its forms, and mostly right.
 //!
-//! The host does not show drafts, so a drafter of this test stands around the real one and writes them down.
+//! The host does not show drafts, so a recorder stands around the real drafter.
 
 use paceline_engine::{Engine, EngineOptions, StrategyOptions};
 use paceline_gguf::Gguf;
+use paceline_plugin_api::drafter_plugin;
 use paceline_plugin_api::graph::DType;
-use paceline_plugin_api::strategy::{
-    Draft, Drafter, DrafterInfo, DrafterPlugin, Facts, Outcome, Request, Session,
-};
-use paceline_plugin_api::{PluginInfo, Result, abi, drafter_plugin};
 use paceline_strategy_gdn_replay as _;
 use paceline_strategy_mtp_chain::MtpChain;
 use paceline_tests::engines::{builtin_cpu, options};
 use paceline_tests::prompts::prompts;
 use paceline_tests::random_model::RandomModel;
+use paceline_tests::recorder::{Recorder, take_proposals};
 use paceline_tests::strategies::{engine, open, strategies};
 use paceline_tests::test_models::{TopLogits, demo_q8_path, reference_logits};
-use paceline_tests::test_models_or_skip;
 use paceline_tests::texts::{Wish, generate_alone};
+use paceline_tests::{test_models_or_skip, test_strategy};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-const INFO: PluginInfo = PluginInfo {
-    id: "recorder",
-    version: "0.1.0",
-    kind: abi::kind::STRATEGY,
-    descriptor: r#"
-id = "recorder"
-kind = "strategy"
-version = "0.1.0"
-abi = { oldest = "1.0", built = "1.0" }
-license = "MIT"
-summary = "Writes down what mtp-chain drafts."
-needs = []
-"#,
-};
-
-/// Drafts since the last look.
-static DRAFTS: Mutex<Vec<Vec<u32>>> = Mutex::new(Vec::new());
-/// Tests that look at them run one at a time.
+/// Tests that look at drafts run one at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-struct Recorder;
-
-struct Recording {
-    inner: <MtpChain as DrafterPlugin>::Drafter,
-    /// The first draft follows this token instead of the anchor.
-    anchor: Option<u32>,
-}
-
-impl DrafterPlugin for Recorder {
-    type Drafter = Recording;
-
-    fn create(
-        &self,
-        facts: &Facts,
-        settings: &[(String, String)],
-        session: &mut dyn Session,
-    ) -> Result<Recording> {
-        let (mine, others): (Vec<_>, Vec<_>) = settings.iter().cloned().partition(|(key, _)| key == "anchor");
-        let anchor = mine.first().and_then(|(_, value)| value.parse().ok());
-        Ok(Recording { inner: MtpChain.create(facts, &others, session)?, anchor })
-    }
-}
-
-impl Drafter for Recording {
-    fn info(&self) -> DrafterInfo {
-        self.inner.info()
-    }
-
-    fn begin(&mut self, sequence: u32) -> Result<()> {
-        self.inner.begin(sequence)
-    }
-
-    fn observe(
-        &mut self,
-        session: &mut dyn Session,
-        sequence: u32,
-        position: u32,
-        tokens: &[u32],
-    ) -> Result<()> {
-        self.inner.observe(session, sequence, position, tokens)
-    }
-
-    fn propose(&mut self, session: &mut dyn Session, request: Request, draft: &mut Draft<'_>) -> Result<()> {
-        let request = Request { anchor: self.anchor.take().unwrap_or(request.anchor), ..request };
-        let (mut tokens, mut confidence) = ([0; 16], [0.0; 16]);
-        let most = request.most as usize;
-        let mut own = Draft::new(&mut tokens[..most], &mut confidence[..most], None);
-        self.inner.propose(session, request, &mut own)?;
-        let count = own.len();
-        (0..count).for_each(|index| draft.push(tokens[index], confidence[index]));
-        DRAFTS.lock().expect("no test failed").push(tokens[..count].to_vec());
-        Ok(())
-    }
-
-    fn resolve(&mut self, outcome: Outcome) -> Result<()> {
-        self.inner.resolve(outcome)
-    }
-
-    fn truncate(&mut self, sequence: u32, length: u32) -> Result<()> {
-        self.inner.truncate(sequence, length)
-    }
-}
-
-drafter_plugin!(INFO, Recorder, Recorder);
+drafter_plugin!(test_strategy!("recorder"), Recorder<MtpChain>, Recorder(MtpChain));
 
 fn with(gguf: &Arc<Gguf>, kv_type: DType, settings: &[(&str, &str)]) -> Engine {
     let options = EngineOptions { kv_types: [kv_type; 2], context: Some(1024), ..options(&[]) };
@@ -113,9 +31,9 @@ fn with(gguf: &Arc<Gguf>, kv_type: DType, settings: &[(&str, &str)]) -> Engine {
 
 /// The drafts of a greedy text behind a prompt.
 fn drafts(engine: &mut Engine, prompt: &[u32], tokens: usize) -> Vec<Vec<u32>> {
-    DRAFTS.lock().expect("no test failed").clear();
+    take_proposals("");
     generate_alone(engine, &Wish::greedy(&[prompt.to_vec()], tokens));
-    std::mem::take(&mut *DRAFTS.lock().expect("no test failed"))
+    take_proposals("").into_iter().map(|proposal| proposal.tokens).collect()
 }
 
 /// Drafts equal recorded ones, up to the first that two tokens are nearly tied for.
@@ -147,7 +65,7 @@ fn compare_with_recorded(path: &Path, kv_type: DType, margin: f64) -> usize {
             compared += assert_recorded(&name, &found[0], &chain.drafts, &chain.top20, margin);
 
             let (last, before) = prompt.ids.split_last().unwrap();
-            let settings = [("depth", "4"), ("form", form), ("anchor", &last.to_string())];
+            let settings = [("depth", "4"), ("form", form), ("first_anchor", &last.to_string())];
             let found = drafts(&mut with(&gguf, kv_type, &settings), before, 6);
             let recorded = &prompt.from_last_prompt_token;
             let name = format!("{name}, from the last token of the prompt");
@@ -205,7 +123,9 @@ fn drafts_do_not_depend_on_what_was_drafted_before() {
     let mut fresh = with(&demo, DType::F16, &[("depth", "4")]);
     let text = generate_alone(&mut fresh, &Wish::greedy(std::slice::from_ref(&prompt), 60)).remove(0).tokens;
     let another = (text[0] ^ 1).to_string();
-    for (settings, tokens) in [(&[("depth", "4")][..], 60), (&[("depth", "4"), ("anchor", &another)], 20)] {
+    for (settings, tokens) in
+        [(&[("depth", "4")][..], 60), (&[("depth", "4"), ("first_anchor", &another)], 20)]
+    {
         let all = drafts(&mut with(&demo, DType::F16, settings), &prompt, tokens);
         // A draft begins behind every token that a round ended with.
         let mut position = 0;

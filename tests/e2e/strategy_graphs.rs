@@ -6,25 +6,13 @@ use paceline_plugin_api::graph::{Builder, DType, Graph, StateKind, fragment};
 use paceline_plugin_api::strategy::{
     Draft, Drafter, DrafterInfo, DrafterPlugin, Facts, Request, Session, draft_cost, draft_kind,
 };
-use paceline_plugin_api::{PluginInfo, Result, abi, drafter_plugin};
+use paceline_plugin_api::{PluginInfo, Result, drafter_plugin};
 use paceline_tests::engines::builtin_cpu;
 use paceline_tests::strategies::{drafter, open};
 use paceline_tests::test_models::demo_q8_path;
+use paceline_tests::test_strategy;
 
-const INFO: PluginInfo = PluginInfo {
-    id: "bad-graphs",
-    version: "0.1.0",
-    kind: abi::kind::STRATEGY,
-    descriptor: r#"
-id = "bad-graphs"
-kind = "strategy"
-version = "0.1.0"
-abi = { oldest = "1.0", built = "1.0" }
-license = "MIT"
-summary = "Declares graphs that a host must refuse."
-needs = []
-"#,
-};
+const INFO: PluginInfo = test_strategy!("bad-graphs");
 
 struct BadGraphs;
 struct Never;

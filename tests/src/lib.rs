@@ -7,6 +7,7 @@
 //! - [`prompts`] reads the benchmark's prompts;
 //! - [`random_model`] writes models with random weights, of any shape and weight type;
 //! - [`mod@reference`] computes a model in float64, without any of the code that the host runs;
+//! - [`recorder`] writes down what a drafter proposes;
 //! - [`test_models`] finds the models and recorded outputs that tests may use.
 //!
 //! Values of several tokens are [`Rows`]: one vector per token.
@@ -17,6 +18,7 @@ pub mod chi_square;
 pub mod engines;
 pub mod prompts;
 pub mod random_model;
+pub mod recorder;
 pub mod reference;
 pub mod strategies;
 pub mod test_models;

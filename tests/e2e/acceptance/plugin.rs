@@ -3,24 +3,12 @@
 use paceline_plugin_api::strategy::{
     Draft, Drafter, DrafterInfo, DrafterPlugin, Facts, Request, Session, draft_cost, draft_kind,
 };
-use paceline_plugin_api::{PluginInfo, Result, abi, drafter_plugin};
+use paceline_plugin_api::{PluginInfo, Result, drafter_plugin};
+use paceline_tests::test_strategy;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-const INFO: PluginInfo = PluginInfo {
-    id: "roughly-right",
-    version: "0.1.0",
-    kind: abi::kind::STRATEGY,
-    descriptor: r#"
-id = "roughly-right"
-kind = "strategy"
-version = "0.1.0"
-abi = { oldest = "1.0", built = "1.0" }
-license = "MIT"
-summary = "Draws drafts from a distribution."
-needs = []
-"#,
-};
+const INFO: PluginInfo = test_strategy!("roughly-right");
 
 /// The tokens that can follow a text.
 pub static LIKELY: Mutex<Option<HashMap<Vec<u32>, Vec<u32>>>> = Mutex::new(None);

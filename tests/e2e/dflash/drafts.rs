@@ -1,10 +1,10 @@
 //! Drafts are those of the float64 reference, and of recorded outputs.
 
-use super::recorder::{Proposal, proposals};
 use super::{continue_text, demo, dflash_engine, exact, greedy, random, text, warm, with_drafters};
 use paceline_engine::{EngineOptions, StrategyOptions};
 use paceline_gguf::Gguf;
 use paceline_tests::engines::builtin_cpu;
+use paceline_tests::recorder::{Proposal, proposals};
 use paceline_tests::reference::argmax;
 use paceline_tests::strategies::{drafter, engine, open};
 use paceline_tests::test_models::{TopLogits, read_f32_rows};

@@ -5,21 +5,11 @@ use paceline_plugin_api::strategy::{
     Draft, Drafter, DrafterInfo, DrafterPlugin, Facts, Outcome, Request, Session, draft_cost, draft_kind,
 };
 use paceline_plugin_api::{Builtin, Error, ErrorKind, PluginInfo, Result, drafter_plugin};
+use paceline_tests::test_strategy;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock};
 
-const DESCRIPTOR: &str = r#"
-id = "forced"
-kind = "strategy"
-version = "0.1.0"
-abi = { oldest = "1.0", built = "1.0" }
-license = "MIT"
-summary = "Guesses as a test tells it to."
-needs = []
-"#;
-
-const INFO: PluginInfo =
-    PluginInfo { id: "forced", version: "0.1.0", kind: abi::kind::STRATEGY, descriptor: DESCRIPTOR };
+const INFO: PluginInfo = test_strategy!("forced");
 
 /// The text that drafters know in advance: prompt and continuation.
 pub static TRUTH: Mutex<Vec<u32>> = Mutex::new(Vec::new());
@@ -155,20 +145,7 @@ impl Drafter for ForcedDrafter {
 
 drafter_plugin!(INFO, Forced, Forced);
 
-const BOASTER: PluginInfo = PluginInfo {
-    id: "boaster",
-    version: "0.1.0",
-    kind: abi::kind::STRATEGY,
-    descriptor: r#"
-id = "boaster"
-kind = "strategy"
-version = "0.1.0"
-abi = { oldest = "1.0", built = "1.0" }
-license = "MIT"
-summary = "Says that it guessed more than was wanted."
-needs = []
-"#,
-};
+const BOASTER: PluginInfo = test_strategy!("boaster");
 
 unsafe extern "C" fn boast(_: DrafterHandle, _: *const SessionTable, args: *mut ProposeArgs) -> i32 {
     // SAFETY: the host passes arguments that it can read and write.
