@@ -3,6 +3,8 @@
 // A crate that nothing refers to is dropped by the linker, and its plugin with it.
 #[cfg(feature = "backend-cpu")]
 use paceline_backend_cpu as _;
+#[cfg(feature = "cuda")]
+use paceline_backend_cuda as _;
 #[cfg(feature = "strategies")]
 use {
     paceline_strategy_dflash as _, paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
@@ -13,6 +15,8 @@ use {
 pub const BUILTINS: &[&str] = &[
     #[cfg(feature = "backend-cpu")]
     "cpu",
+    #[cfg(feature = "cuda")]
+    "cuda",
     #[cfg(feature = "strategies")]
     "dflash",
     #[cfg(feature = "strategies")]

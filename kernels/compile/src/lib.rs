@@ -1,0 +1,278 @@
+//! Which sources make which modules for which target, and a hash of them, by which stale images are found.
+
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+pub mod nvrtc;
+pub mod offline;
+
+/// A target of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// NVIDIA, by NVRTC.
+    Cuda,
+    /// AMD, by clang.
+    Hip,
+    /// Intel and others, by clang and llvm-spirv.
+    Spirv,
+}
+
+impl Target {
+    /// All targets.
+    pub const ALL: [Self; 3] = [Self::Cuda, Self::Hip, Self::Spirv];
+
+    /// Its name, which is that of its files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Hip => "hip",
+            Self::Spirv => "spirv",
+        }
+    }
+
+    /// The architectures that images are made for.
+    pub fn architectures(self) -> &'static [&'static str] {
+        match self {
+            Self::Cuda => &["compute_80", "sm_80", "sm_90", "sm_100"],
+            Self::Hip => &["gfx906", "gfx1030", "gfx1101", "gfx1201"],
+            Self::Spirv => &["spirv"],
+        }
+    }
+
+    /// What tells a compiler how to compute: no fast-math, no implicit contraction. Part of the hash.
+    pub fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Cuda => &[
+                "--std=c++17",
+                "--fmad=false",
+                "--ftz=false",
+                "--prec-div=true",
+                "--prec-sqrt=true",
+                "--device-as-default-execution-space",
+            ],
+            Self::Hip => &[
+                "-x",
+                "hip",
+                "--cuda-device-only",
+                "-nogpuinc",
+                "-nogpulib",
+                "-O3",
+                "-ffp-contract=off",
+                "-fno-math-errno",
+                "-fhip-fp32-correctly-rounded-divide-sqrt",
+                "--no-gpu-bundle-output",
+            ],
+            // The translator to SPIR-V fails on what the optimiser makes of loops; device compilers optimise again.
+            Self::Spirv => &[
+                "-c",
+                "-target",
+                "spir64",
+                "-x",
+                "cl",
+                "-cl-std=CL3.0",
+                "-O0",
+                "-ffp-contract=off",
+                "-cl-fp32-correctly-rounded-divide-sqrt",
+                "-emit-llvm",
+            ],
+        }
+    }
+
+    /// The modules for this target. Every entry is in one of them.
+    pub fn modules(self) -> Vec<Module> {
+        let prelude = match self {
+            Self::Cuda => "prelude/cuda.h",
+            Self::Hip => "prelude/hip.h",
+            Self::Spirv => "prelude/opencl.h",
+        };
+        let module = |name: &'static str, parts: &[&[&'static str]]| Module {
+            name,
+            files: [&[prelude, "include/params.h", "math.kn"], parts.concat().as_slice()].concat(),
+        };
+        let base = module("base", &[BASE]);
+        match self {
+            // Tensor cores multiply integers there, under the same names.
+            Self::Cuda => {
+                vec![
+                    base,
+                    module("products", &[PRODUCTS]),
+                    module("products_int", &[&["cuda/linear_formats.cu", "cuda/linear_int.cu"]]),
+                ]
+            }
+            Self::Hip | Self::Spirv => vec![base, module("products", &[PRODUCTS, &["linear_int.kn"]])],
+        }
+    }
+}
+
+/// Everything but products.
+const BASE: &[&str] = &[
+    "elementwise.kn",
+    "norms.kn",
+    "rows.kn",
+    "choice.kn",
+    "kv_types.kn",
+    "cache.kn",
+    "attention.kn",
+    "attention_mma.kn",
+    "recurrent.kn",
+    "quantize.kn",
+    "fused.kn",
+];
+/// Products with weights, but for those with quantised ones.
+const PRODUCTS: &[&str] = &["linear.kn", "linear_float.kn", "embed.kn"];
+
+/// Sources that are compiled together.
+pub struct Module {
+    /// Name.
+    pub name: &'static str,
+    /// Files in the folder of the kernels, the prelude first.
+    pub files: Vec<&'static str>,
+}
+
+impl Module {
+    /// One text of all files, with marks that let a compiler name them.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn text(&self) -> Result<String, String> {
+        let mut text = String::new();
+        for file in &self.files {
+            let path = folder().join(file);
+            let part =
+                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let _ = writeln!(text, "#line 1 \"{file}\"\n{part}");
+        }
+        Ok(text)
+    }
+
+    /// Hash of what its images are made from: sources, flags and architectures.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn hash(&self, target: Target) -> Result<String, String> {
+        let mut hash = Sha256::new();
+        hash.update(self.text()?);
+        for word in target.flags().iter().chain(target.architectures()) {
+            hash.update(word);
+            hash.update([0]);
+        }
+        Ok(hash.finalize().iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        }))
+    }
+}
+
+/// The folder of the kernels.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Images and kernels of a module that are there already, made from the same sources, flags and architectures.
+///
+/// # Errors
+/// A source that cannot be read.
+pub fn known_images(target: Target, module: &Module) -> Result<Option<CompiledModule>, String> {
+    let root = folder().join("images");
+    let read = |name: &str| {
+        std::fs::read_to_string(root.join(format!("{}.{name}", target.name()))).unwrap_or_default()
+    };
+    let line = format!("{} {}", module.name, module.hash(target)?);
+    if !read("sources").lines().any(|known| known == line) {
+        return Ok(None);
+    }
+    let image = |architecture: &&'static str| {
+        let file = root.join(target.name()).join(format!("{}.{architecture}.z", module.name));
+        let bytes = miniz_oxide::inflate::decompress_to_vec_zlib(&std::fs::read(file).ok()?).ok()?;
+        Some(Image { module: module.name, architecture, bytes })
+    };
+    let images: Option<Vec<Image>> = target.architectures().iter().map(image).collect();
+    let end = format!("\", \"{}\"),", module.name);
+    let entry = |line: &str| Some(line.trim().strip_prefix("(\"")?.strip_suffix(&end)?.to_owned());
+    let entries = read("rs").lines().filter_map(entry).collect();
+    Ok(images.map(|images| CompiledModule { images, entries }))
+}
+
+/// A module, compiled for all architectures of a target.
+pub struct CompiledModule {
+    /// One image for each architecture.
+    pub images: Vec<Image>,
+    /// Its kernels.
+    pub entries: Vec<String>,
+}
+
+/// All modules of a target.
+#[derive(Default)]
+pub struct Compiled {
+    /// Images of all modules.
+    pub images: Vec<Image>,
+    /// Kernels of each module.
+    pub entries: Vec<(&'static str, Vec<String>)>,
+}
+
+impl Compiled {
+    fn add(&mut self, module: &Module, compiled: CompiledModule) {
+        self.images.extend(compiled.images);
+        self.entries.push((module.name, compiled.entries));
+    }
+}
+
+/// One compiled module.
+pub struct Image {
+    /// Name of the module.
+    pub module: &'static str,
+    /// Architecture.
+    pub architecture: &'static str,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Writes `images/TARGET/*` and the tables `images/TARGET.rs` and `images/TARGET.sources`.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_images(target: Target, compiled: &Compiled) -> Result<(), String> {
+    let root = folder().join("images");
+    let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let place = root.join(target.name());
+    std::fs::create_dir_all(&place).map_err(|error| failed(&place, error))?;
+    for known in std::fs::read_dir(&place).map_err(|error| failed(&place, error))?.flatten() {
+        std::fs::remove_file(known.path()).map_err(|error| failed(&known.path(), error))?;
+    }
+    let mut table = format!(
+        "// Compiled kernels for {}. Made by paceline-kernels-compile; do not edit.\n\npub(super) const IMAGES: \
+         &[super::Packed] = &[\n",
+        target.name()
+    );
+    for image in &compiled.images {
+        let file = format!("{}.{}.z", image.module, image.architecture);
+        let path = place.join(&file);
+        let packed = miniz_oxide::deflate::compress_to_vec_zlib(&image.bytes, 10);
+        println!("{file}: {} bytes, {} packed", image.bytes.len(), packed.len());
+        std::fs::write(&path, packed).map_err(|error| failed(&path, error))?;
+        let _ = writeln!(
+            table,
+            "    super::Packed {{\n        module: \"{}\",\n        architecture: \"{}\",\n        bytes: \
+             include_bytes!(\"{}/{file}\"),\n    }},",
+            image.module,
+            image.architecture,
+            target.name()
+        );
+    }
+    table.push_str("];\n\npub(super) const ENTRIES: &[(&str, &str)] = &[\n");
+    for (module, names) in &compiled.entries {
+        for name in names {
+            let _ = writeln!(table, "    (\"{name}\", \"{module}\"),");
+        }
+    }
+    table.push_str("];\n");
+    let path = root.join(format!("{}.rs", target.name()));
+    std::fs::write(&path, table).map_err(|error| failed(&path, error))?;
+    let mut sources = String::new();
+    for module in target.modules() {
+        let _ = writeln!(sources, "{} {}", module.name, module.hash(target)?);
+    }
+    let path = root.join(format!("{}.sources", target.name()));
+    std::fs::write(&path, sources).map_err(|error| failed(&path, error))
+}

@@ -1,0 +1,50 @@
+//! Images are made from the sources that are here.
+
+use paceline_kernels_compile::{Target, folder};
+
+#[test]
+fn images_are_fresh() {
+    for target in Target::ALL {
+        let path = folder().join(format!("images/{}.sources", target.name()));
+        let known =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let fresh: Vec<String> = target
+            .modules()
+            .iter()
+            .map(|module| format!("{} {}", module.name, module.hash(target).expect("sources can be read")))
+            .collect();
+        let known: Vec<&str> = known.lines().collect();
+        assert_eq!(
+            known,
+            fresh,
+            "images for {} are stale: run `paceline-kernels-compile {}`",
+            target.name(),
+            target.name()
+        );
+    }
+}
+
+/// Kernels of a target, from the table of its images.
+fn entries(target: Target) -> Vec<String> {
+    let path = folder().join(format!("images/{}.rs", target.name()));
+    let table = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let entry = |line: &str| Some(line.trim().strip_prefix("(\"")?.split('"').next()?.to_owned());
+    let mut names: Vec<String> = table.lines().filter_map(entry).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn all_targets_have_all_kernels() {
+    let all = entries(Target::Cuda);
+    assert!(
+        all.len() > 100 && all.windows(2).all(|pair| pair[0] != pair[1]),
+        "every kernel is in one module"
+    );
+    // Matrix units are NVIDIA's so far, and the kernels on them have others beside them.
+    let portable: Vec<String> =
+        all.into_iter().filter(|name| !name.starts_with("attention_parts_f16")).collect();
+    for target in [Target::Hip, Target::Spirv] {
+        assert_eq!(entries(target), portable, "{}", target.name());
+    }
+}

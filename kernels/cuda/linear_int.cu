@@ -1,0 +1,347 @@
+/* Products with quantised weights on tensor cores. The same entries, arithmetic and bits as linear_int.kn: the integer
+ * dots are exact, and every sum takes its blocks in the same order. Parameters and numerics: src/params/linear.rs.
+ *
+ * Weights are the first operand of m16n8k32, so that 8 rows of activations cost one instruction: lane (g, t) has the
+ * sums of weight rows g and g + 8 and of activation rows 2 t and 2 t + 1. */
+
+namespace linear {
+
+constexpr int SLICES = 8;
+constexpr int RECORD = 640;
+/* 1.5 * 2^23: the bits of this plus a small integer are the float of it plus that integer. */
+constexpr int MAGIC_BITS = 0x4B400000;
+constexpr float MAGIC = 12582912.0f;
+
+template <bool SIGNED>
+__device__ __forceinline__ void mma32(int c[4], const u32 a[4], u32 b0, u32 b1) {
+    if (SIGNED)
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+            : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(MAGIC_BITS));
+    else
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+            : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(MAGIC_BITS));
+}
+__device__ __forceinline__ void mma16(int c[4], u32 a0, u32 a1, u32 b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3]) : "r"(a0), "r"(a1), "r"(b), "r"(MAGIC_BITS));
+}
+
+/* Waits for the launch before this one, when they overlap; nothing that it writes may be read before. */
+__device__ __forceinline__ void wait_for_inputs() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/* Adds a block of a panel times the same block of 8 rows: q are the two words of their fragment, xs and xsum the scales
+ * of rows 2 t and 2 t + 1. */
+template <class F, int COLUMNS>
+__device__ __forceinline__ void add_block(const F &w, int b, const u32 a[4], const float d[2], const float m[2],
+    u32 q0, u32 q1, const u32 *xs, const u32 *xsum, float sum[4])
+{
+    constexpr int STEP = COLUMNS == 1 ? 2 : 1;
+    const float f = F::factor(b);
+    float dot[4];
+    int c[4];
+    if constexpr (F::HALVES) {
+        int e[4];
+        mma16(c, a[0], a[1], q0);
+        mma16(e, a[2], a[3], q1);
+#pragma unroll
+        for (int i = 0; i < 4; i += STEP) {
+            dot[i] = __fmul_rn(__fmaf_rn(__int_as_float(c[i]), f, -MAGIC * f), w.half_scale(b, 0, i / 2));
+            dot[i] = __fmaf_rn(__fmaf_rn(__int_as_float(e[i]), f, -MAGIC * f), w.half_scale(b, 1, i / 2), dot[i]);
+        }
+    } else {
+        mma32<F::SIGNED>(c, a, q0, q1);
+#pragma unroll
+        for (int i = 0; i < 4; i += STEP) dot[i] = __fmaf_rn(__int_as_float(c[i]), f, -MAGIC * f);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i += STEP) {
+        sum[i] = __fmaf_rn(dot[i], __fmul_rn(d[i / 2], __uint_as_float(xs[i % 2])), sum[i]);
+        if (F::MINIMA) sum[i] = __fmaf_rn(m[i / 2], __uint_as_float(xsum[i % 2]), sum[i]);
+    }
+}
+
+/* Scales of a step that a warp has unpacked for all: f32 [16 rows][STEP], then the minima. */
+template <template <int> class F, int STEP>
+struct Unpacked {
+    float values[2 * 16 * STEP];
+    __device__ __forceinline__ void unpack(const u8 *from, int lane, int block) {
+        F<STEP> w;
+        const int row = lane % 16;
+        w.begin(from, Lines{lane, {row, row}}, block);
+#pragma unroll
+        for (int b = 0; b < STEP; b++) values[lane * STEP + b] = lane < 16 ? w.scale(b, 0) : w.minimum(b, 0);
+    }
+};
+
+/* Adds STEP blocks, which begin at `block` and are of PANELS panels, `panel_bytes` apart in shared memory from `from`
+ * on, with `unpacked` scales if UNPACKED. COLUMNS is 1 where only the first row of activations matters; x is where the
+ * lane's quants are, scales where its scales are. */
+template <template <int> class F, int STEP, int TILES, int PANELS, int COLUMNS, bool UNPACKED>
+__device__ __forceinline__ void add_step(const u8 *from, int panel_bytes, const Unpacked<F, STEP> *unpacked, int block,
+    int blocks, const u8 *x, const u8 *scales, int tile_bytes, float (&sum)[PANELS][TILES][4])
+{
+    typedef F<STEP> Format;
+    const int lane = (int)(threadIdx.x & 31u);
+    Format w[PANELS];
+#pragma unroll
+    for (int p = 0; p < PANELS; p++) w[p].begin(from + p * panel_bytes, Lines{lane, {lane / 4, lane / 4 + 8}}, block);
+#pragma unroll
+    for (int pair = 0; pair < STEP / 2; pair++) {
+        if (!Format::WHOLE && block + 2 * pair >= blocks) break;
+        u32 a[PANELS][2][4];
+        float d[PANELS][2][2], m[PANELS][2][2];
+#pragma unroll
+        for (int p = 0; p < PANELS; p++) {
+            w[p].pair(from + p * panel_bytes, pair, lane);
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                w[p].fragment(2 * pair + s, a[p][s]);
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    const int at = (lane / 4 + 8 * r) * STEP + 2 * pair + s;
+                    d[p][s][r] = UNPACKED ? unpacked[p].values[at] : w[p].scale(2 * pair + s, r);
+                    m[p][s][r] = UNPACKED ? unpacked[p].values[at + 16 * STEP] : w[p].minimum(2 * pair + s, r);
+                }
+            }
+        }
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            const int at = tile * tile_bytes + pair * RECORD;
+            const Vec q = load16(x + at), xs = load16(scales + at);
+            Vec xsum = xs;
+            if (Format::MINIMA) xsum = load16(scales + at + 64);
+#pragma unroll
+            for (int p = 0; p < PANELS; p++)
+                add_block<Format, COLUMNS>(w[p], 2 * pair, a[p][0], d[p][0], m[p][0], q.w[0], q.w[1], xs.w, xsum.w,
+                    sum[p][tile]);
+            if (!Format::WHOLE && block + 2 * pair + 1 >= blocks) continue;
+#pragma unroll
+            for (int p = 0; p < PANELS; p++)
+                add_block<Format, COLUMNS>(w[p], 2 * pair + 1, a[p][1], d[p][1], m[p][1], q.w[2], q.w[3], xs.w + 2,
+                    xsum.w + 2, sum[p][tile]);
+        }
+    }
+}
+
+struct Place {
+    const KnLinearSegment *segment;
+    int group;
+};
+
+/* The segment that the group works on. */
+__device__ __forceinline__ Place locate(const KnLinear &p, int outputs) {
+    const KnLinearSegment *s = &p.segment0;
+    int group = (int)blockIdx.x;
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+        const int groups = ((int)s->n + outputs - 1) / outputs;
+        if (group < groups) break;
+        group -= groups;
+        s++;
+    }
+    return Place{s, group};
+}
+
+/* Panel `at` of a segment; one beyond the last is that again. */
+template <class F>
+__device__ __forceinline__ Panel panel_of(const KnLinear &p, const KnLinearSegment &seg, int at) {
+    const int blocks = (int)(p.k / 32u);
+    Panel panel = {(const u8 *)seg.weight, blocks, (blocks + 1) / 2, (blocks + 7) / 8};
+    panel.base += (long long)min(at, ((int)seg.n + 15) / 16 - 1) * F::panel_bytes(panel);
+    return panel;
+}
+
+/* What was copied since the last call is a group; `wait_copies` waits for all but the last LATER groups. */
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATER>
+__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(LATER) : "memory"); }
+
+__device__ __forceinline__ void write(const KnLinearSegment &seg, int row, int output, float y) {
+    if (output >= (int)seg.n) return;
+    if (seg.bias) y += ((const float *)seg.bias)[output];
+    if (seg.add) y += ((const float *)seg.add)[(long long)row * seg.add_row + output];
+    ((float *)seg.out)[(long long)row * seg.out_row + output] = y == y ? y : __int_as_float(0x7fc00000);
+}
+
+/* The step after that at `block` in the same slice. */
+template <int UNIT, int STEP>
+__device__ __forceinline__ int next_step(int block) {
+    const int next = block + STEP;
+    return next % UNIT ? next : next + (SLICES - 1) * UNIT;
+}
+
+/* Up to 8 * TILES rows. A group of 8 warps has a panel; a warp is a slice, and has DEPTH steps in shared memory: one to
+ * work on, the others on their way. */
+template <template <int> class F, int TILES, int COLUMNS>
+__device__ __forceinline__ void narrow(const KnLinear &p) {
+    /* What fits three or four times in the shared memory of a multiprocessor. */
+    constexpr int UNIT = F<8>::UNIT, STEP = F<8>::BYTES > 3072 ? 4 : UNIT, DEPTH = STEP < UNIT ? 3 : 2;
+    typedef F<STEP> Format;
+    /* When all is done, their place holds the sums of the slices. */
+    __shared__ __align__(128) u8 shared[SLICES * DEPTH * Format::BYTES];
+    static_assert(sizeof(shared) >= SLICES * TILES * 512, "the sums have room");
+    const int lane = (int)(threadIdx.x & 31u), slice = (int)(threadIdx.x >> 5);
+    u8 *const ring = shared + slice * DEPTH * Format::BYTES;
+    const Place place = locate(p, 16);
+    const KnLinearSegment &seg = *place.segment;
+    const Panel panel = panel_of<Format>(p, seg, place.group);
+    int block = slice * UNIT, ahead = block;
+#pragma unroll
+    for (int i = 0; i < DEPTH; i++) {
+        if (ahead < panel.blocks) Format::copy(ring + i * Format::BYTES, panel, ahead, lane);
+        commit_copies();
+        ahead = next_step<UNIT, STEP>(ahead);
+    }
+    wait_for_inputs();
+    const int rows = min(p.live ? *(const int *)p.live : (int)p.rows, 8 * TILES);
+    if (rows <= 0) return;
+    const int tile_bytes = panel.pairs * RECORD;
+    const u8 *x = (const u8 *)p.x + (COLUMNS == 1 ? lane % 4 : lane) * 16;
+    const u8 *scales = (const u8 *)p.x + 512 + (COLUMNS == 1 ? 0 : lane % 4 * 16);
+    float sum[1][TILES][4] = {};
+    int turn = 0;
+#pragma unroll 1
+    while (block < panel.blocks) {
+        wait_copies<DEPTH - 1>();
+        __syncwarp();
+        const int at = block / 2 * RECORD;
+        add_step<F, STEP, TILES, 1, COLUMNS, false>(ring + turn, 0, nullptr, block, panel.blocks, x + at, scales + at,
+            tile_bytes, sum);
+        __syncwarp();
+        if (ahead < panel.blocks) Format::copy(ring + turn, panel, ahead, lane);
+        commit_copies();
+        turn = turn == (DEPTH - 1) * Format::BYTES ? 0 : turn + Format::BYTES;
+        block = next_step<UNIT, STEP>(block);
+        ahead = next_step<UNIT, STEP>(ahead);
+    }
+    __syncthreads();
+    float *const part = (float *)shared;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+        *(float4 *)&part[(slice * TILES + tile) * 128 + lane * 4] =
+            make_float4(sum[0][tile][0], sum[0][tile][1], sum[0][tile][2], sum[0][tile][3]);
+    __syncthreads();
+    for (int j = (int)threadIdx.x; j < 16 * rows; j += 256) {
+        const int n = j % 16, row = j / 16, column = row % 8;
+        const int at = row / 8 * 128 + ((n % 8) * 4 + column / 2) * 4 + n / 8 * 2 + column % 2;
+        float y = part[at];
+#pragma unroll
+        for (int s = 1; s < SLICES; s++) y += part[s * TILES * 128 + at];
+        write(seg, row, place.group * 16 + n, y);
+    }
+}
+
+/* Many rows: a group has 8 panels and 64 rows, a warp two of the panels and half of the rows. All warps walk through
+ * the slices one after another, step by step, so that what they add up is the same; shared memory has weights and
+ * activations of this step and of the next. */
+template <template <int> class F>
+__device__ __forceinline__ void wide(const KnLinear &p) {
+    constexpr int UNIT = F<8>::UNIT, STEP = UNIT / 2, TILES = 8, PANELS = 8, TILE_BYTES = STEP / 2 * RECORD;
+    typedef F<STEP> Format;
+    __shared__ __align__(128) u8 weights[2][PANELS][Format::BYTES];
+    __shared__ __align__(128) u8 activations[2][TILES][TILE_BYTES];
+    /* Each warp unpacks the scales of a panel for all, where that pays and 48 KB are enough. */
+    constexpr bool UNPACKED = Format::MINIMA &&
+        sizeof(weights) + sizeof(activations) + 2 * PANELS * sizeof(Unpacked<F, STEP>) <= 49152;
+    __shared__ __align__(16) Unpacked<F, STEP> unpacked[UNPACKED ? 2 : 1][UNPACKED ? PANELS : 1];
+    const int lane = (int)(threadIdx.x & 31u), warp = (int)(threadIdx.x >> 5);
+    const Place place = locate(p, 16 * PANELS);
+    const KnLinearSegment &seg = *place.segment;
+    const Panel panel = panel_of<Format>(p, seg, place.group * PANELS + warp);
+    Format::copy(weights[0][warp], panel, 0, lane);
+    wait_for_inputs();
+    const int row0 = (int)blockIdx.y * 8 * TILES;
+    const int rows = min((p.live ? *(const int *)p.live : (int)p.rows) - row0, 8 * TILES);
+    if (rows <= 0) return;
+    const int blocks = panel.blocks, tile_bytes = panel.pairs * RECORD, tiles = (rows + 7) / 8;
+    const int first_panel = warp / 2 * 2, first_tile = warp % 2 * 4;
+    const u8 *x = (const u8 *)p.x + (long long)(row0 / 8 + warp) * tile_bytes;
+    x += lane * 16;
+    auto copy_activations = [&](int turn, int block) {
+        const int at = block / 2 * RECORD;
+        u8 *const to = &activations[turn][warp][lane * 16];
+        if (warp < tiles)
+#pragma unroll
+            for (int i = 0; i < TILE_BYTES; i += 512)
+                if (lane * 16 < TILE_BYTES - i && (Format::WHOLE || at + i + lane * 16 < tile_bytes))
+                    copy<16>(to + i, x + at + i);
+        commit_copies();
+    };
+    copy_activations(0, 0);
+    float total[2][4][4] = {};
+    int turn = 0;
+#pragma unroll 1
+    for (int slice = 0; slice < SLICES; slice++) {
+        float sum[2][4][4] = {};
+#pragma unroll 1
+        for (int block = slice * UNIT; block < blocks;) {
+            /* The next step of the unit, else the next unit of the slice, else the first of the next slice. */
+            int next = next_step<UNIT, STEP>(block);
+            const bool ends = next >= blocks;
+            if (ends) next = slice + 1 < SLICES ? (slice + 1) * UNIT : blocks;
+            wait_copies<0>();
+            if (UNPACKED) {
+                __syncwarp();
+                unpacked[turn][warp].unpack(weights[turn][warp], lane, block);
+            }
+            __syncthreads();
+            if (next < blocks) {
+                Format::copy(weights[turn ^ 1][warp], panel, next, lane);
+                copy_activations(turn ^ 1, next);
+            }
+            const u8 *from = &activations[turn][first_tile][0];
+            /* Rows that nobody copied are added up like others, and are not written. */
+            if (first_tile < tiles)
+                add_step<F, STEP, 4, 2, 8, UNPACKED>(weights[turn][first_panel], Format::BYTES,
+                    UNPACKED ? &unpacked[turn][first_panel] : nullptr, block, blocks, from + lane * 16,
+                    from + 512 + lane % 4 * 16, TILE_BYTES, sum);
+            turn ^= 1;
+            block = ends ? blocks : next;
+        }
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            const float s = sum[i / 16][i / 4 % 4][i % 4];
+            float *t = &total[i / 16][i / 4 % 4][i % 4];
+            *t = slice ? *t + s : s;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+        const int row = (first_tile + i / 4 % 4) * 8 + lane % 4 * 2 + i % 2;
+        const int output = (place.group * PANELS + first_panel + i / 16) * 16 + lane / 4 + i % 4 / 2 * 8;
+        if (row < rows) write(seg, row0 + row, output, total[i / 16][i / 4 % 4][i % 4]);
+    }
+}
+
+}  // namespace linear
+
+/* `residents`: groups of a multiprocessor at a time, which bounds the registers. */
+#define KN_LINEAR_ENTRY(entry, residents, ...) \
+    extern "C" __global__ void __launch_bounds__(256, residents) entry(const __grid_constant__ KnLinear p) { \
+        linear::__VA_ARGS__(p); \
+    }
+#define KN_LINEAR(name, kind, wide_residents) \
+    KN_LINEAR_ENTRY(linear_##name##_r1, 3, narrow<linear::kind, 1, 1>) \
+    KN_LINEAR_ENTRY(linear_##name##_r8, 3, narrow<linear::kind, 1, 8>) \
+    KN_LINEAR_ENTRY(linear_##name##_r16, 2, narrow<linear::kind, 2, 8>) \
+    KN_LINEAR_ENTRY(linear_##name##_wide, wide_residents, wide<linear::kind>)
+
+KN_LINEAR(q8_0, Q8_0, 2)
+KN_LINEAR(q4_0, Q4_0, 2)
+KN_LINEAR(q5_0, Q5_0, 2)
+KN_LINEAR(iq4_nl, Iq4Nl, 2)
+KN_LINEAR(mxfp4, Mxfp4, 2)
+KN_LINEAR(q4_1, Q4_1, 2)
+KN_LINEAR(q5_1, Q5_1, 1)
+KN_LINEAR(q4_k, Q4K, 2)
+KN_LINEAR(q5_k, Q5K, 1)
+KN_LINEAR(q6_k, Q6K, 1)

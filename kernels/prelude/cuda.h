@@ -1,0 +1,60 @@
+/* CUDA: NVRTC without any include path. */
+typedef unsigned char kn_u8; typedef signed char kn_i8; typedef unsigned short kn_u16; typedef unsigned int kn_u32;
+typedef int kn_i32; typedef unsigned long long kn_u64;
+typedef float4 kn_f4; typedef uint4 kn_u4;
+#define KN_CUDA 1
+#define KN_KERNEL(threads, name, Struct)                                                                               \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Struct p)
+#define KN_GLOBAL
+#define KN_LOCAL
+#define KN_FN static __device__ __forceinline__
+#define KN_CONSTANT static __device__ const
+#define KN_SHARED(type, name, count) __shared__ __align__(16) type name[count]
+#define KN_AT(type, address) ((type *)(address))
+#define KN_UNROLL _Pragma("unroll")
+#define KN_UNROLL_BY(n) _Pragma(KN_TEXT(unroll n))
+#define KN_TEXT(x) #x
+/* With programmatic launches a kernel may begin before the one before it has ended: it waits here for what that one
+ * wrote. */
+KN_FN void kn_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+KN_FN kn_u32 kn_thread() { return threadIdx.x; }
+KN_FN kn_u32 kn_group_x() { return blockIdx.x; }
+KN_FN kn_u32 kn_group_y() { return blockIdx.y; }
+KN_FN kn_u32 kn_group_z() { return blockIdx.z; }
+KN_FN void kn_barrier() { __syncthreads(); }
+KN_FN kn_u32 kn_bits(float x) { return __float_as_uint(x); }
+KN_FN float kn_float(kn_u32 x) { return __uint_as_float(x); }
+KN_FN float kn_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+KN_FN float kn_sqrt(float x) { return __fsqrt_rn(x); }
+KN_FN float kn_divide(float a, float b) { return __fdiv_rn(a, b); }
+KN_FN float kn_half_to_float(kn_u16 h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
+KN_FN kn_u16 kn_float_to_half(float f) { kn_u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
+KN_FN kn_i32 kn_dot4(kn_i32 a, kn_i32 b, kn_i32 c) { return __dp4a(a, b, c); }
+KN_FN float kn_xor_f32(float v, kn_u32 mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+KN_FN kn_u32 kn_xor_u32(kn_u32 v, kn_u32 mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+KN_FN kn_u32 kn_add_shared(KN_LOCAL kn_u32 *at, kn_u32 v) { return atomicAdd(at, v); }
+KN_FN kn_f4 kn_load4(KN_GLOBAL const float *at) { return *(const float4 *)at; }
+KN_FN void kn_store4(KN_GLOBAL float *at, kn_f4 v) { *(float4 *)at = v; }
+KN_FN kn_f4 kn_make4(float x, float y, float z, float w) { return make_float4(x, y, z, w); }
+KN_FN kn_u4 kn_load_u4(KN_GLOBAL const void *at) { return *(const uint4 *)at; }
+KN_FN kn_f4 kn_local4(KN_LOCAL const float *at) { return *(const float4 *)at; }
+KN_FN void kn_store_local4(KN_LOCAL float *at, kn_f4 v) { *(float4 *)at = v; }
+#define KN_HAS_MMA 1
+/* Two numbers rounded to f16, the first in the low half. */
+KN_FN kn_u32 kn_half2(float low, float high) {
+    kn_u32 v;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
+/* d += a b: 16 x 16 times 16 x 8, f16 with sums in f32, over 32 lanes. */
+KN_FN void kn_mma_f16(float *d, const kn_u32 *a, const kn_u32 *b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}

@@ -1,0 +1,51 @@
+/* OpenCL C 3.0 for SPIR-V: Level Zero and OpenCL drivers. Sub-groups have 32 lanes. */
+#pragma OPENCL EXTENSION cl_khr_subgroups : enable
+#pragma OPENCL FP_CONTRACT OFF
+typedef uchar kn_u8;
+typedef char kn_i8;
+typedef ushort kn_u16;
+typedef uint kn_u32;
+typedef int kn_i32;
+typedef ulong kn_u64;
+typedef float4 kn_f4; typedef uint4 kn_u4;
+#define KN_OPENCL 1
+#define KN_KERNEL(threads, name, Struct) \
+    __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) __attribute__((intel_reqd_sub_group_size(32))) \
+    void name(const Struct p)
+#define KN_GLOBAL __global
+#define KN_LOCAL __local
+#define KN_FN static inline __attribute__((always_inline))
+#define KN_CONSTANT static __constant const
+#define KN_SHARED(type, name, count) __local __attribute__((aligned(16))) type name[count]
+#define KN_AT(type, address) ((__global type *)(address))
+#define KN_UNROLL __attribute__((opencl_unroll_hint))
+#define KN_UNROLL_BY(n) __attribute__((opencl_unroll_hint(n)))
+KN_FN void kn_begin(void) {}
+KN_FN kn_u32 kn_thread(void) { return (kn_u32)get_local_id(0); }
+KN_FN kn_u32 kn_group_x(void) { return (kn_u32)get_group_id(0); }
+KN_FN kn_u32 kn_group_y(void) { return (kn_u32)get_group_id(1); }
+KN_FN kn_u32 kn_group_z(void) { return (kn_u32)get_group_id(2); }
+KN_FN void kn_barrier(void) { barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); }
+KN_FN kn_u32 kn_bits(float x) { return as_uint(x); }
+KN_FN float kn_float(kn_u32 x) { return as_float(x); }
+KN_FN float kn_fma(float a, float b, float c) { return fma(a, b, c); }
+KN_FN float kn_sqrt(float x) { return sqrt(x); }
+KN_FN float kn_divide(float a, float b) { return a / b; }
+KN_FN float kn_half_to_float(kn_u16 h) { return vload_half(0, (const __private half *)&h); }
+KN_FN kn_u16 kn_float_to_half(float f) { kn_u16 h; vstore_half_rte(f, 0, (__private half *)&h); return h; }
+KN_FN kn_i32 kn_dot4(kn_i32 a, kn_i32 b, kn_i32 c) {
+    const char4 x = as_char4(a), y = as_char4(b);
+    return c + (int)x.s0 * y.s0 + (int)x.s1 * y.s1 + (int)x.s2 * y.s2 + (int)x.s3 * y.s3;
+}
+/* Of cl_intel_subgroups; declared here, since not every compiler's header has them. */
+float __attribute__((overloadable, convergent)) intel_sub_group_shuffle_xor(float, kn_u32);
+kn_u32 __attribute__((overloadable, convergent)) intel_sub_group_shuffle_xor(kn_u32, kn_u32);
+KN_FN float kn_xor_f32(float v, kn_u32 mask) { return intel_sub_group_shuffle_xor(v, mask); }
+KN_FN kn_u32 kn_xor_u32(kn_u32 v, kn_u32 mask) { return intel_sub_group_shuffle_xor(v, mask); }
+KN_FN kn_u32 kn_add_shared(KN_LOCAL kn_u32 *at, kn_u32 v) { return atomic_add((volatile __local kn_u32 *)at, v); }
+KN_FN kn_f4 kn_load4(KN_GLOBAL const float *at) { return *(__global const kn_f4 *)at; }
+KN_FN void kn_store4(KN_GLOBAL float *at, kn_f4 v) { *(__global kn_f4 *)at = v; }
+KN_FN kn_f4 kn_make4(float x, float y, float z, float w) { return (kn_f4)(x, y, z, w); }
+KN_FN kn_u4 kn_load_u4(KN_GLOBAL const void *at) { return *(__global const kn_u4 *)at; }
+KN_FN kn_f4 kn_local4(KN_LOCAL const float *at) { return *(__local const kn_f4 *)at; }
+KN_FN void kn_store_local4(KN_LOCAL float *at, kn_f4 v) { *(__local kn_f4 *)at = v; }

@@ -1,0 +1,150 @@
+//! Compiled kernels, embedded by the features `cuda`, `hip` and `spirv`.
+
+#[cfg(feature = "cuda")]
+#[path = "../images/cuda.rs"]
+#[rustfmt::skip]
+mod cuda_packed;
+#[cfg(feature = "hip")]
+#[path = "../images/hip.rs"]
+#[rustfmt::skip]
+mod hip_packed;
+#[cfg(feature = "spirv")]
+#[path = "../images/spirv.rs"]
+#[rustfmt::skip]
+mod spirv_packed;
+
+/// A compiled module as it is embedded.
+#[derive(Clone, Copy)]
+struct Packed {
+    module: &'static str,
+    architecture: &'static str,
+    /// zlib.
+    bytes: &'static [u8],
+}
+
+impl Packed {
+    fn unpack(self) -> Image {
+        // The bytes are our own; a test unpacks all of them.
+        let bytes = miniz_oxide::inflate::decompress_to_vec_zlib(self.bytes).unwrap_or_default();
+        Image { module: self.module, architecture: self.architecture, bytes }
+    }
+}
+
+/// A compiled module, ready for a driver.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Name of the module.
+    pub module: &'static str,
+    /// What it was compiled for: `sm_90` (a cubin), `compute_80` (PTX), `gfx1101`, `spirv`.
+    pub architecture: &'static str,
+    /// A cubin, PTX with a zero at its end, a code object, or SPIR-V.
+    pub bytes: Vec<u8>,
+}
+
+/// Images for one architecture, and the module of each kernel.
+fn of_architecture(images: &[Packed], architecture: &str) -> Vec<Image> {
+    images.iter().filter(|image| image.architecture == architecture).map(|image| image.unpack()).collect()
+}
+
+fn module_of(entries: &[(&'static str, &'static str)], entry: &str) -> Option<&'static str> {
+    entries.iter().find(|(name, _)| *name == entry).map(|(_, module)| *module)
+}
+
+/// Images for NVIDIA.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    use super::{Image, cuda_packed as packed};
+
+    /// Compute capabilities with machine code of their own; others of 8.0 and above get PTX, which the driver compiles.
+    const CUBINS: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
+
+    /// All modules for a compute capability: cubins of the same major version that are not newer, else PTX; none below
+    /// 8.0.
+    pub fn images(major: u32, minor: u32) -> Option<Vec<Image>> {
+        if (major, minor) < (8, 0) {
+            return None;
+        }
+        let cubin = CUBINS.iter().rev().find(|&&(m, n)| m == major && n <= minor);
+        match cubin {
+            Some((m, n)) => Some(super::of_architecture(packed::IMAGES, &format!("sm_{m}{n}"))),
+            None => Some(ptx()),
+        }
+    }
+
+    /// All modules as PTX, for every compute capability from 8.0 on: where a driver refuses the machine code.
+    pub fn ptx() -> Vec<Image> {
+        let mut images = super::of_architecture(packed::IMAGES, "compute_80");
+        images.iter_mut().for_each(|image| image.bytes.push(0));
+        images
+    }
+
+    /// All kernels, each with its module.
+    pub fn entries() -> &'static [(&'static str, &'static str)] {
+        packed::ENTRIES
+    }
+
+    /// The module that has a kernel.
+    pub fn module_of(entry: &str) -> Option<&'static str> {
+        super::module_of(packed::ENTRIES, entry)
+    }
+}
+
+/// Code objects for AMD.
+#[cfg(feature = "hip")]
+pub mod hip {
+    use super::{Image, hip_packed as packed};
+
+    /// All modules for an architecture such as `gfx1101`; none if there are no images for it.
+    pub fn images(architecture: &str) -> Option<Vec<Image>> {
+        let images = super::of_architecture(packed::IMAGES, architecture);
+        (!images.is_empty()).then_some(images)
+    }
+
+    /// The module that has a kernel.
+    pub fn module_of(entry: &str) -> Option<&'static str> {
+        super::module_of(packed::ENTRIES, entry)
+    }
+}
+
+/// SPIR-V, for Level Zero and OpenCL.
+#[cfg(feature = "spirv")]
+pub mod spirv {
+    use super::{Image, spirv_packed as packed};
+
+    /// All modules.
+    pub fn images() -> Vec<Image> {
+        super::of_architecture(packed::IMAGES, "spirv")
+    }
+
+    /// The module that has a kernel.
+    pub fn module_of(entry: &str) -> Option<&'static str> {
+        super::module_of(packed::ENTRIES, entry)
+    }
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::cuda;
+
+    #[test]
+    fn every_capability_gets_all_modules() {
+        assert!(cuda::images(7, 5).is_none());
+        for (capability, architecture) in [
+            ((8, 0), "sm_80"),
+            ((8, 9), "sm_80"),
+            ((9, 0), "sm_90"),
+            ((10, 3), "sm_100"),
+            ((12, 0), "compute_80"),
+        ] {
+            let images = cuda::images(capability.0, capability.1).expect("images");
+            assert!(
+                images.iter().all(|image| image.architecture == architecture && image.bytes.len() > 1000)
+            );
+            for (entry, module) in cuda::entries() {
+                assert!(images.iter().any(|image| image.module == *module), "{entry} is in no module");
+            }
+        }
+        assert_eq!(cuda::module_of("rms_norm_long"), Some("base"));
+        assert_eq!(cuda::module_of("nothing"), None);
+    }
+}

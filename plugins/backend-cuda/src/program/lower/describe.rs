@@ -1,0 +1,75 @@
+//! What a plan says about a node that has a kernel.
+
+use paceline_plugin_api::backend::{NodePlan, UNLIMITED_ROWS};
+use paceline_plugin_api::graph::{Graph, Node, StateKind, ValueKind};
+
+/// Names the arithmetic of all kernels; changes when any kernel's bits change.
+const NUMERICS_FAMILY: &str = "gpu kernels 1";
+
+/// The bits of a row depend on the row alone: neither on how many rows a run has, nor on which of a kernel's forms
+/// runs, nor on what is fused with it. So plans for any number of rows have the same numerics.
+pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str) -> NodePlan {
+    let mut numerics = Fnv::new();
+    numerics.text(NUMERICS_FAMILY);
+    numerics.text(&node.operation);
+    // Which form runs is decided by the types and widths of the caches.
+    if node.operation == "attention" {
+        numerics.text(kernel);
+    }
+    for (key, value) in &node.attributes {
+        // Dimensions count rows, and what is kept for a rollback changes no row; everything else decides bits.
+        if !["dims", "mode", "planes"].contains(&key.as_str()) {
+            numerics.text(&format!("{key}={value:?}"));
+        }
+    }
+    let (mut bytes_read, mut operations) = (0, 0);
+    for &id in &node.inputs {
+        let value = graph.value(id);
+        match value.kind {
+            ValueKind::Weight => {
+                numerics.text(&value.dtype.to_string());
+                bytes_read += value.bytes().unwrap_or(0);
+                let rows = graph.value(node.inputs[0]).shape.first();
+                operations += u64::from(rows) * value.shape.elements().unwrap_or(0);
+            }
+            ValueKind::State(StateKind::PerPosition) => {
+                numerics.text(&value.dtype.to_string());
+                bytes_read += value.bytes().unwrap_or(0);
+            }
+            // The number of columns decides how many blocks a chunk of attention has.
+            ValueKind::State(StateKind::Table) if node.operation == "attention" => {
+                numerics.text(&value.shape.last().to_string());
+            }
+            // Only written.
+            ValueKind::State(_) if node.operation == "rows_store" => {}
+            ValueKind::State(_) => bytes_read += value.bytes().unwrap_or(0),
+            _ => {}
+        }
+    }
+    if matches!(node.operation.as_str(), "embed" | "rows_load") {
+        let output = graph.value(node.outputs[0]).shape;
+        (bytes_read, operations) = (output.row_elements() * 4 * u64::from(output.first()), 0);
+    }
+    NodePlan::Kernel {
+        kernel: kernel.to_owned(),
+        row_invariance: UNLIMITED_ROWS,
+        numerics: numerics.0,
+        bytes_read,
+        operations,
+    }
+}
+
+/// FNV-1a, 64 bit.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Self {
+        Self(0xCBF2_9CE4_8422_2325)
+    }
+
+    fn text(&mut self, text: &str) {
+        for &byte in text.as_bytes().iter().chain(&[0]) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    }
+}

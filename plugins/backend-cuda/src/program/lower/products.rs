@@ -1,0 +1,226 @@
+//! Products, and gathers from what products multiply with.
+
+use super::{Item, Lowered, Lowering};
+use crate::layout::Layout;
+use crate::program::view::{ELEMENT, Lie};
+use crate::program::{Id, Place, Ref, Step};
+use paceline_kernels::layout::WeightKind;
+use paceline_kernels::params::linear::{Embed, Linear, LinearSegment, Quantize, quantized_bytes};
+use paceline_plugin_api::graph::{Node, ValueId};
+
+/// Products read activations in vectors of so many elements.
+const VECTOR: u32 = 4;
+
+fn segments(product: &mut Linear) -> [&mut LinearSegment; 4] {
+    [&mut product.segment0, &mut product.segment1, &mut product.segment2, &mut product.segment3]
+}
+
+impl Lowering<'_> {
+    fn packed(&self, id: ValueId) -> Lowered<WeightKind> {
+        match self.layouts.get(&id.index()) {
+            Some(Layout::Packed(kind)) => Ok(*kind),
+            _ => Err(format!("weight `{}` is not laid out for products", self.value(id).name)),
+        }
+    }
+
+    pub(super) fn embed(&mut self, node: &Node) -> Lowered<&'static str> {
+        let kind = self.packed(node.inputs[1])?;
+        let (ids, table) = (self.address(node.inputs[0])?, node.inputs[1].index());
+        let value = self.value(node.inputs[0]);
+        let live = self.live_address(value);
+        let shape = self.value(node.inputs[1]).shape;
+        let out = self.output(node.outputs[0])?.address();
+        let faults = self.counter(node.outputs[1])?;
+        self.push(&Embed {
+            ids,
+            table: Ref::new(table, 0).token(),
+            out,
+            faults,
+            live,
+            rows: value.shape.first(),
+            width: shape.last(),
+            entries: shape.first(),
+            kind: kind.gguf_id(),
+        });
+        Ok("embed")
+    }
+
+    /// A counter that is zero when a run begins. Those that are no results lie side by side, to be cleared at once.
+    fn counter(&mut self, id: ValueId) -> Lowered<u64> {
+        if self.is_result(id) {
+            let lie = self.output(id)?;
+            self.items.push(Item::Step(Step::Clear(lie.root, ELEMENT)));
+            return Ok(lie.address());
+        }
+        let (root, count) = match self.counters {
+            Some(known) => known,
+            None => {
+                self.places.push(None);
+                (self.places.len() - 1, 0)
+            }
+        };
+        self.counters = Some((root, count + 1));
+        let lie = Lie { offset: count, ..Lie::dense(root, 1, 1) };
+        self.lies[id.index()] = Some(lie);
+        Ok(lie.address())
+    }
+
+    /// Who reads a value: whether a product that wants it quantised does, and whether nobody else does.
+    pub(super) fn quantized_readers(&self, id: ValueId) -> (bool, bool) {
+        let (mut any, mut only) = (false, !self.is_result(id));
+        for node in self.graph.nodes().iter().filter(|node| node.inputs.contains(&id)) {
+            let is_product = node.operation == "linear" && node.inputs[1..].iter().all(|other| *other != id);
+            let (here, alone) = match node.operation.as_str() {
+                "linear" if is_product => {
+                    let is_quantized = self.packed(node.inputs[1]).is_ok_and(WeightKind::is_quantized);
+                    (is_quantized, is_quantized)
+                }
+                "reshape" if self.value(id).shape.first() == self.value(node.outputs[0]).shape.first() => {
+                    self.quantized_readers(node.outputs[0])
+                }
+                _ => (false, false),
+            };
+            any |= here;
+            only &= alone;
+        }
+        (any, only)
+    }
+
+    /// True if products, and what makes their activations, can read the rows as they lie.
+    pub(super) fn is_vectors(&self, x: &Lie) -> bool {
+        // Parameters and results lie where the host puts them.
+        let start = match self.places[x.root] {
+            Some(Place::Parameter(offset) | Place::Result(offset)) => offset / ELEMENT,
+            _ => 0,
+        };
+        let start = start + x.offset;
+        x.has_dense_rows() && x.row.is_multiple_of(VECTOR) && start.is_multiple_of(VECTOR.into())
+    }
+
+    /// A place for the quantised form of a value, which the caller's kernel fills.
+    pub(super) fn quantized_place(&mut self, x: Lie, node: &Node) -> u64 {
+        let out = self.intermediate(quantized_bytes(x.rows, x.row_elements()));
+        self.quantized_rows.push(self.live(self.value(node.outputs[0])));
+        self.known.quantized.insert(x, out);
+        Ref::new(out, 0).token()
+    }
+
+    /// Activations as products read them: rows without gaps, whose first elements are aligned.
+    fn aligned(&mut self, x: Lie, live: u64) -> Lie {
+        match self.is_vectors(&x) {
+            true => self.dense_rows(x, live),
+            false => self.copied(x, live, x.row_elements().next_multiple_of(VECTOR)),
+        }
+    }
+
+    fn quantized(&mut self, x: Lie, live: u64, node: &Node) -> Id {
+        if let Some(&known) = self.known.quantized.get(&x) {
+            return known;
+        }
+        let (rows, k) = (x.rows, x.row_elements());
+        let out = self.intermediate(quantized_bytes(rows, k));
+        let to = Ref::new(out, 0).token();
+        self.push(&Quantize { x: x.address(), out: to, live, rows, k, x_row: x.row, reserved: 0 });
+        self.quantized_rows.push(self.live(self.value(node.inputs[0])));
+        self.known.quantized.insert(x, out);
+        out
+    }
+
+    pub(super) fn linear(&mut self, node: &Node) -> Lowered<&'static str> {
+        let kind = self.packed(node.inputs[1])?;
+        let value = self.value(node.inputs[0]);
+        let live = self.live_address(value);
+        let x = self.elements(node.inputs[0])?;
+        let bias = match node.inputs.get(2) {
+            Some(&id) => {
+                let lie = self.elements(id)?;
+                self.dense(lie, 0).address()
+            }
+            None => 0,
+        };
+        let x = self.aligned(x, live);
+        let (rows, k) = (x.rows, x.row_elements());
+        let activations = match kind.is_quantized() {
+            true => Ref::new(self.quantized(x, live, node), 0).token(),
+            false => x.address(),
+        };
+        let n = self.value(node.inputs[1]).shape.first();
+        let out = self.output(node.outputs[0])?;
+        let segment = LinearSegment {
+            weight: Ref::new(node.inputs[1].index(), 0).token(),
+            bias,
+            add: 0,
+            out: out.address(),
+            n,
+            out_row: n,
+            add_row: 0,
+            kind: kind.gguf_id(),
+        };
+        self.add_segment(
+            activations,
+            segment,
+            Linear { x: activations, live, k, rows, x_row: x.row, ..Default::default() },
+            out.root,
+        );
+        Ok(if kind.is_quantized() { "linear, int8" } else { "linear, f32" })
+    }
+
+    /// Lets the weight join an earlier product of the same activations, or begins one.
+    fn add_segment(&mut self, activations: u64, segment: LinearSegment, new: Linear, out: Id) {
+        let key = (activations, new.k, segment.kind);
+        // A bias that is an activation may be made later than the product that the weight would join.
+        let is_plain = segment.bias == 0 || {
+            let id = Ref::from_token(segment.bias).map(|at| at.id);
+            id.is_some_and(|id| !self.made.contains_key(&id))
+        };
+        let open = self.known.products.get(&key).copied().filter(|_| is_plain);
+        if let Some(index) = open
+            && let Some(Item::Product(product)) = self.items.get_mut(index)
+            && let Some(free) = segments(product).into_iter().find(|segment| segment.weight == 0)
+        {
+            *free = segment;
+            self.made.insert(out, index);
+            return;
+        }
+        self.known.products.insert(key, self.items.len());
+        self.made.insert(out, self.items.len());
+        self.items.push(Item::Product(Linear { segment0: segment, ..new }));
+    }
+
+    /// Lets a product add the other operand of `add` to its result, if nothing else reads that result and the operand
+    /// is there before the product runs. The bits are those of the sum by itself.
+    pub(super) fn add_to_product(&mut self, node: &Node) -> Lowered<bool> {
+        let [x, y] = [node.inputs[0], node.inputs[1]];
+        if self.value(x).shape != self.value(y).shape || self.value(x).live != self.value(y).live || x == y {
+            return Ok(false);
+        }
+        for (product, other) in [(x, y), (y, x)] {
+            if self.readers[product.index()] != 1 || self.is_result(product) {
+                continue;
+            }
+            let (lie, operand) = (self.elements(product)?, self.elements(other)?);
+            let Some(&index) = self.made.get(&lie.root) else { continue };
+            let is_whole = lie.root == product.index() && lie.is_dense() && operand.has_dense_rows();
+            // What no node makes is there from the beginning.
+            let is_earlier = self.made.get(&operand.root).is_none_or(|&made| made < index);
+            if !is_whole || !is_earlier {
+                continue;
+            }
+            let address = lie.address();
+            let Some(Item::Product(found)) = self.items.get(index) else { continue };
+            let mut found = *found;
+            let Some(segment) = segments(&mut found).into_iter().find(|s| s.out == address && s.add == 0)
+            else {
+                continue;
+            };
+            segment.add = operand.address();
+            segment.add_row = operand.row;
+            let out = self.output(node.outputs[0])?;
+            segment.out = out.address();
+            self.items[index] = Item::Product(found);
+            self.made.insert(out.root, index);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
