@@ -26,7 +26,7 @@ pub use bench::{Axis, BenchArgs, StrategyList};
 pub use chat::ChatArgs;
 pub use config::{ConfigCheckArgs, ConfigCommand, ConfigSchemaArgs, ConfigShowArgs};
 pub use engine::{BackendArgs, EngineArgs, PromptArgs, SettingArg};
-pub use eval::{EvalCommand, PerplexityArgs, TopArgs};
+pub use eval::{EvalCommand, KernelsArgs, PerplexityArgs, TopArgs};
 pub use explain::ExplainArgs;
 pub use generated::{CompletionsArgs, ManArgs};
 pub use plugins::{

@@ -1,7 +1,8 @@
 //! Speed of the matrix kernels, one thread.
 //!
 //! `cargo run --release -p paceline-backend-cpu --example linear_speed -- [TYPE] [LEVEL] [ROWS]`
-//! where each argument may be `all`; rows may be any number.
+//! where each argument may be `all`; rows may be any number. The variables `K` and `MIB` change the length of a weight
+//! row (1024) and the size of the weights (33).
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -10,11 +11,6 @@ use paceline_backend_cpu::level::Level;
 use paceline_backend_cpu::linear::{Activations, Output, linear};
 use paceline_backend_cpu::quantized::{QuantizedRows, quantize_row, row_bytes};
 use paceline_backend_cpu::weights::{PackedMatrix, WeightType, packed_bytes};
-
-/// Values per row.
-const K: usize = 1024;
-/// About this many bytes of weights.
-const WEIGHT_BYTES: usize = 33 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,23 +30,29 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A number from the environment.
+fn variable(name: &str, default: usize) -> Result<usize, Box<dyn Error>> {
+    Ok(std::env::var(name).map_or(Ok(default), |text| text.parse())?)
+}
+
 fn measure(kind: WeightType, level: Level, rows: usize) -> Result<(), Box<dyn Error>> {
-    let n = WEIGHT_BYTES / packed_bytes(kind, 16, K)? * 16;
-    let needed = packed_bytes(kind, n, K)?;
+    let k = variable("K", 1024)?;
+    let n = (variable("MIB", 33)? << 20) / packed_bytes(kind, 16, k)? * 16;
+    let needed = packed_bytes(kind, n, k)?;
     // Any bytes do as weights, as long as no scale is an infinity, a NaN or a subnormal.
     let mut bytes: Vec<u8> =
         (0..needed + 64).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 13) as u8 & 0x3f | 0x20).collect();
     let start = bytes.as_ptr().align_offset(64);
     let bytes = &mut bytes[start..start + needed];
-    let weights = PackedMatrix::new(kind, n, K, bytes)?;
+    let weights = PackedMatrix::new(kind, n, k, bytes)?;
 
-    let values: Vec<f32> = (0..rows * K).map(|i| (i as f32 * 0.37).sin()).collect();
-    let mut quantized = vec![0; rows * row_bytes(K)];
-    for (values, row) in values.chunks_exact(K).zip(quantized.chunks_exact_mut(row_bytes(K))) {
+    let values: Vec<f32> = (0..rows * k).map(|i| (i as f32 * 0.37).sin()).collect();
+    let mut quantized = vec![0; rows * row_bytes(k)];
+    for (values, row) in values.chunks_exact(k).zip(quantized.chunks_exact_mut(row_bytes(k))) {
         quantize_row(level, values, row)?;
     }
     let activations = if kind.is_quantized() {
-        Activations::Quantized(QuantizedRows::new(&quantized, rows, K)?)
+        Activations::Quantized(QuantizedRows::new(&quantized, rows, k)?)
     } else {
         Activations::F32 { values: &values, rows }
     };
@@ -75,7 +77,7 @@ fn measure(kind: WeightType, level: Level, rows: usize) -> Result<(), Box<dyn Er
         level.name(),
         seconds * 1e6,
         needed as f64 / seconds / 1e9,
-        (rows * n * K) as f64 / seconds / 1e9,
+        (rows * n * k) as f64 / seconds / 1e9,
     );
     Ok(())
 }

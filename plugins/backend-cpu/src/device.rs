@@ -6,14 +6,14 @@ use crate::kernels::rope::RopeFrequencies;
 use crate::layout;
 use crate::pool::{Launch, MAX_POINTS, Pool, QueuedPoint};
 use crate::program::{ALIGNMENT, CpuPlan, StateLayout};
-use crate::run::{BoundProgram, Region};
+use crate::run::{BoundProgram, KernelTimes, Region};
 use crate::semaphore::CpuSemaphore;
 use paceline_plugin_api::backend::{
     Arena, ArenaClass, Counters, Device, Executable, Load, MemoryInfo, Point, Span, WeightImport,
 };
 use paceline_plugin_api::graph::{DType, Graph};
 use paceline_plugin_api::{Error, ErrorKind, Result};
-use std::alloc::{Layout as AllocLayout, alloc_zeroed, dealloc};
+use std::alloc::{Layout as AllocLayout, alloc, dealloc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -140,11 +140,14 @@ impl Device for CpuDevice {
         let alignment = if size >= ARENA_ALIGNMENT { ARENA_ALIGNMENT } else { SMALL_ARENA_ALIGNMENT };
         let layout = AllocLayout::from_size_align(size, alignment).map_err(|e| short(&e.to_string()))?;
         // SAFETY: the layout has a size that is not 0.
-        let start = unsafe { alloc_zeroed(layout) };
+        let start = unsafe { alloc(layout) };
         if start.is_null() {
             return Err(short("the system refused"));
         }
+        // Before anything is written: pages that are there stay small. So it is not the allocator that writes zeros.
         advise_huge_pages(start, size);
+        // SAFETY: the arena's own memory.
+        unsafe { start.write_bytes(0, size) };
         self.arena_bytes.fetch_add(size as u64, Ordering::Relaxed);
         let region = Region { start, bytes: size };
         Ok(CpuArena { region, layout, class, total: Arc::clone(&self.arena_bytes) })
@@ -241,6 +244,7 @@ impl Device for CpuDevice {
                 .collect(),
             poisoned: false.into(),
             quantized_rows: Arc::clone(&self.quantized_rows),
+            times: KernelTimes::if_wanted(program),
         };
         Ok(CpuExecutable {
             bound: Arc::new(bound),
@@ -261,6 +265,14 @@ pub struct CpuExecutable {
     graph: Graph,
     pool: Arc<Pool>,
     launches: Arc<AtomicU64>,
+}
+
+impl Drop for CpuExecutable {
+    fn drop(&mut self) {
+        if let Some(times) = &self.bound.times {
+            times.report(&self.bound.program, &self.graph);
+        }
+    }
 }
 
 impl CpuExecutable {
@@ -390,7 +402,7 @@ unsafe fn cell_of<'a>(region: Region, layout: StateLayout, position: usize, head
 }
 
 #[cfg(target_os = "linux")]
-fn advise_huge_pages(start: *mut u8, bytes: usize) {
+pub(crate) fn advise_huge_pages(start: *mut u8, bytes: usize) {
     if bytes >= ARENA_ALIGNMENT {
         // SAFETY: the range is this arena's own; the advice changes no contents. It may fail without harm.
         unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
@@ -398,4 +410,4 @@ fn advise_huge_pages(start: *mut u8, bytes: usize) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise_huge_pages(_: *mut u8, _: usize) {}
+pub(crate) fn advise_huge_pages(_: *mut u8, _: usize) {}

@@ -2,6 +2,7 @@
 //!
 //! - [`level`], [`quantized`], [`weights`], [`linear`]: products of activations with packed weights;
 //! - [`kernels`]: everything that is not a product;
+//! - [`machine`]: what the machine can do at best;
 //! - `program`: a graph lowered to phases of kernels with places in the workspace;
 //! - `run`: what a kernel does with one chunk of its work;
 //! - `pool`: the threads, the queue of launches, and the waiting thread as a worker;
@@ -16,6 +17,7 @@ pub mod kernels;
 mod layout;
 pub mod level;
 pub mod linear;
+pub mod machine;
 mod pool;
 mod program;
 pub mod quantized;

@@ -6,7 +6,11 @@ mod kernels_support;
 use half::f16;
 use kernels_support::{Random, assert_close, bits, filled, halves};
 use paceline_backend_cpu::kernels::SharedSlice;
-use paceline_backend_cpu::kernels::attention::{Attention, attention, attention_scratch_floats};
+use paceline_backend_cpu::kernels::attention::spans::span_of;
+use paceline_backend_cpu::kernels::attention::{
+    Attention, MOST_SHARED_ROWS, attention, attention_scratch_floats, attention_span, combine_spans,
+    part_floats,
+};
 use paceline_backend_cpu::kernels::kv::{
     BLOCK, CellFormat, KvAppend, KvPlane, cache_bytes, cell_bytes, kv_append, read_cell, write_cell,
 };
@@ -95,6 +99,26 @@ fn attend(level: Level, work: &Attention<'_>, rows: &[std::ops::Range<usize>]) -
     })
 }
 
+/// Runs attention over few rows with the spans one by one, the last first.
+fn attend_by_spans(level: Level, work: &Attention<'_>) -> Vec<f32> {
+    let (kv_heads, width) = (work.keys.heads, work.keys.width);
+    let mut scratch = vec![f32::NAN; attention_scratch_floats(work.query_heads, kv_heads, width)];
+    let spans = span_of(work.blocks.len() - 1) + 1;
+    let mut parts = vec![f32::NAN; spans * work.begin.len() * work.query_heads * part_floats(width)];
+    for span in (0..spans).rev() {
+        for head in 0..kv_heads {
+            // SAFETY: one thread.
+            unsafe { attention_span(level, work, SharedSlice::new(&mut parts), head, span, &mut scratch) };
+        }
+    }
+    filled(work.query.len(), |out| {
+        for head in 0..kv_heads {
+            // SAFETY: one thread.
+            unsafe { combine_spans(level, work, &parts, out, head, &mut scratch) };
+        }
+    })
+}
+
 fn exact(context: &Context, work: &Attention<'_>) -> Vec<f64> {
     let (query_heads, width) = (work.query_heads, context.width);
     let mut result = Vec::new();
@@ -150,6 +174,9 @@ fn check(context: &Context, begin: &[i32], end: &[i32], cap: Option<f32>, sinks:
             assert_eq!(bits(&attend(level, &work, &halves(count))), bits(&result), "split");
             let alone: Vec<_> = (0..count).map(|row| row..row + 1).collect();
             assert_eq!(bits(&attend(level, &work, &alone)), bits(&result), "rows alone");
+            if count <= MOST_SHARED_ROWS {
+                assert_eq!(bits(&attend_by_spans(level, &work)), bits(&result), "by spans");
+            }
             match &reference {
                 None => reference = Some((result, key_bytes, value_bytes)),
                 Some((_, key_reference, value_reference)) => {
@@ -171,6 +198,16 @@ fn attention_over_contexts_of_every_kind() {
             check(&context, &vec![0; end.len()], &end, None, None);
         }
     }
+}
+
+#[test]
+fn spans_of_long_contexts_are_combined_alike_by_whomever() {
+    // Spans of one, two and four blocks, and rows that begin or end in the middle of one.
+    let context = Context::random(26 * BLOCK + 17, (CellFormat::F16, CellFormat::Q8_0), (4, 2), 32);
+    let end = [6673, 6672, 6401, 6400, 2048, 2049, 1, 300];
+    let begin = [0, 3000, 2048, 2047, 0, 2048, 0, 300];
+    check(&context, &begin, &end, None, Some(&[0.5, -3.0, 4.0, 0.0]));
+    check(&context, &begin[..1], &end[..1], Some(5.0), None);
 }
 
 #[test]

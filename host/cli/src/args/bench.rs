@@ -17,9 +17,18 @@ tokens are the same. Texts go on after the model would end them, so that all hav
 
 Standard output gets the tables, or with --md, --json everything; --csv has a line for each run. Ctrl-C ends the \
 measurement, and what was measured is shown; exit code 130 then.")]
+#[command(mut_arg("model", |arg| arg
+    .required(false)
+    .required_unless_present("machine")
+    .default_value_if("machine", "true", "demo")))]
 pub struct BenchArgs {
     #[command(flatten)]
     pub model: ModelArg,
+
+    /// Measure what this machine can do at best, and no model: bytes read from memory and products of 8-bit integers
+    /// per second, with one thread and with all
+    #[arg(long, conflicts_with_all = ["strategy", "draft", "ab", "sweep", "prompts", "md", "csv", "html"])]
+    pub machine: bool,
 
     /// What is compared, with commas between: strategies with `+` between, `none` or `auto`
     #[arg(long, value_name = "LIST", default_value = "none,auto")]

@@ -62,6 +62,32 @@ impl FromStr for SettingArg {
     }
 }
 
+/// A device of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceArg {
+    /// Id of the backend; `None` for the one that is used anyway.
+    pub backend: Option<String>,
+    /// The device's number, from 0.
+    pub index: u32,
+}
+
+impl FromStr for DeviceArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "it must be a number, or a backend with one, as in `cuda:1`".to_owned();
+        // People write `rocm0` as well.
+        let digits = text.len() - text.trim_end_matches(|it: char| it.is_ascii_digit()).len();
+        let (id, number) = match text.split_once(':') {
+            Some((id, number)) if !id.is_empty() => (id, number),
+            Some(_) => return Err(wrong()),
+            None => text.split_at(text.len() - digits),
+        };
+        let index = number.parse().map_err(|_| wrong())?;
+        Ok(Self { backend: (!id.is_empty()).then(|| id.to_owned()), index })
+    }
+}
+
 /// How the engine runs a model.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
@@ -78,9 +104,10 @@ pub struct EngineArgs {
     #[arg(long, value_name = "TYPE")]
     pub kv_type: Option<KvTypes>,
 
-    /// The device of the backend, counted from 0, as `paceline devices` numbers them; 0 if left out
-    #[arg(long, value_name = "N")]
-    pub device: Option<u32>,
+    /// The device, as `paceline devices` calls it, such as `cuda:1`; with a number alone, that one of the backend; the first
+    /// one if left out
+    #[arg(long, value_name = "[ID:]N")]
+    pub device: Option<DeviceArg>,
 }
 
 /// Where a text comes from; standard input if nothing is given.
@@ -141,6 +168,19 @@ mod tests {
         assert_eq!((setting.name().as_str(), &*setting.plugin), ("microbatch", ""));
         for text in ["", "cpu", "cpu.threads", "=2", ".threads=2", "cpu.=2"] {
             assert!(text.parse::<SettingArg>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_device_has_a_number_and_may_have_a_backend() {
+        let device = |text: &str| text.parse::<DeviceArg>().map(|it| (it.backend, it.index));
+        assert_eq!(device("1"), Ok((None, 1)));
+        for text in ["rocm:2", "rocm2"] {
+            assert_eq!(device(text), Ok((Some("rocm".to_owned()), 2)), "{text}");
+        }
+        assert_eq!(device("my-chip2:0"), Ok((Some("my-chip2".to_owned()), 0)));
+        for text in ["", "rocm", "rocm:", ":1", "rocm:x", "99999999999"] {
+            assert!(device(text).is_err(), "{text}");
         }
     }
 

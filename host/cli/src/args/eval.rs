@@ -11,6 +11,8 @@ pub enum EvalCommand {
     Top(TopArgs),
     /// Compute how well a model predicts a text
     Perplexity(PerplexityArgs),
+    /// Show which kernels run a model, and what each takes of a run
+    Kernels(KernelsArgs),
 }
 
 /// Arguments of `eval top`.
@@ -72,6 +74,39 @@ pub struct PerplexityArgs {
     /// Use only this many tokens from the beginning of the text
     #[arg(long, value_name = "N")]
     pub tokens: Option<usize>,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// Arguments of `eval kernels`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Times are those of all threads together, divided by their number, with a clock around each piece of work, which makes \
+a run a little slower. The rate is that of the weights' bytes, and is held against the rate at which this machine reads \
+memory, measured right afterwards; weights that stay in a cache may be faster than that.")]
+pub struct KernelsArgs {
+    #[command(flatten)]
+    pub model: ModelArg,
+
+    /// Rows of a run: 1 to generate, more to verify guesses or to read a prompt
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rows: u32,
+
+    /// Measure this many runs
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+
+    /// Show each kernel by itself, in the order in which they run
+    #[arg(long)]
+    pub all: bool,
+
+    /// Positions of the context; what the model was trained for, at most 8192, if left out
+    #[arg(long, value_name = "N")]
+    pub ctx: Option<u32>,
 
     #[command(flatten)]
     pub output: OutputArgs,

@@ -24,10 +24,14 @@ pub enum PluginsCommand {
     /// The variable `PACELINE_PLUGIN_DIRS` adds some in front: absolute paths with colons between.
     Paths(PluginsPathsArgs),
     /// Try all plugins anew, whatever came of it before, and list them
+    ///
+    /// Those that panicked while a model ran stay distrusted: `plugins enable` trusts one again.
     Rescan(PluginsListArgs),
     /// Say what is wrong with a plugin file, or which installed ones have changed; exit code 5 if something is
     ///
-    /// The file is looked at, then loaded in a process of its own, where the plugin is held against its descriptor.
+    /// The file is looked at, then loaded in a process of its own, where the plugin is held against its descriptor. A
+    /// strategy then has to leave texts of a model as they are: four of them, without temperature and with, are generated
+    /// with and without it, in a process of their own, and tokens and logits must be the same to the bit.
     /// Without a file, every plugin that was installed is held against the hash that it had.
     Verify(PluginsVerifyArgs),
     /// Run the conformance suite on a backend, or hold a strategy against its contract; exit code 1 if a case fails
@@ -38,13 +42,16 @@ pub enum PluginsCommand {
     Test(PluginsTestArgs),
     /// Copy a plugin into this user's plugin folder
     ///
-    /// It is examined and tried in a process of its own first. Versions lie side by side; the highest one is used, unless
-    /// `plugins use` chooses others. The lock file `plugins.lock` in the folder keeps where each came from and its
-    /// SHA-256: a file that changes later is refused.
+    /// It is examined and tried in a process of its own first; of a directory all plugins are installed, or none. Versions
+    /// lie side by side; the highest one is used, unless `plugins use` chooses others. The lock file `plugins.lock` in the
+    /// folder keeps where each came from and its SHA-256: a file that changes later is refused.
     Install(PluginsInstallArgs),
     /// Remove an installed plugin, or one version of it
     Remove(PluginsRemoveArgs),
-    /// Use a plugin again that was switched off
+    /// Use a plugin again that was switched off, or that is not trusted as it panicked
+    ///
+    /// A plugin whose code panics while a model runs is remembered by the hash of its file, and not used from the next start
+    /// on, until it is another build or this is said.
     Enable(PluginsSwitchArgs),
     /// Use a plugin no more, neither a file nor a built-in one
     Disable(PluginsSwitchArgs),
@@ -87,6 +94,27 @@ pub struct PluginsVerifyArgs {
     /// A shared library; if left out, every installed plugin
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
+
+    /// The model that a strategy is tried on
+    #[arg(long, value_name = "MODEL", default_value = "demo")]
+    pub model: PathBuf,
+
+    /// A GGUF file with the model of a strategy that drafts with one
+    #[arg(long, value_name = "FILE")]
+    pub draft: Option<PathBuf>,
+
+    /// Set a setting of the strategy, such as `echo.fails=on`; may be given several times
+    #[arg(long, value_name = "PLUGIN.KEY=VALUE")]
+    pub set: Vec<SettingArg>,
+
+    /// End the trial of a strategy after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub time_limit: u64,
+
+    /// Try the strategy here, and write what came of it
+    #[arg(long, hide = true)]
+    pub in_this_process: bool,
+
     #[command(flatten)]
     pub output: OutputArgs,
 }

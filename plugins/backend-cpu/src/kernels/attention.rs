@@ -1,9 +1,10 @@
 //! Attention over a paged cache.
 //!
-//! The context is cut into blocks of 256 positions at fixed borders. A block gives, for each query,
-//! its largest score m, l = Σ exp(s - m) and a = Σ exp(s - m)·v; blocks are combined in ascending
-//! order. So a result depends only on its query and on the cells it sees: not on other rows, not on
-//! threads, not on how the cache was filled.
+//! The context is cut into blocks of 256 positions at fixed borders, and the blocks are gathered in spans
+//! ([`spans`]). A block gives, for each query, its largest score m, l = Σ exp(s - m) and
+//! a = Σ exp(s - m)·v. The blocks of a span are combined in ascending order, and then the spans are. So a result
+//! depends only on its query and on the cells it sees: not on other rows, not on threads, not on how the cache was
+//! filled. Threads may share the spans of one row ([`attention_span`], [`combine_spans`]).
 
 use super::SharedSlice;
 use super::attention_math::{accumulate, score, weigh};
@@ -13,8 +14,14 @@ use super::math::exp;
 use crate::level::Level;
 use core::ops::Range;
 
+pub mod spans;
+
+use spans::{span_blocks, span_of};
+
 /// Rows that share converted cells.
 const ROW_TILE: usize = 8;
+/// Rows whose spans threads may share.
+pub const MOST_SHARED_ROWS: usize = ROW_TILE;
 /// Positions converted at a time: with 256 elements each they take 16 KiB, a part of the
 /// first-level cache.
 const CELL_TILE: usize = 16;
@@ -47,7 +54,7 @@ pub struct Attention<'a> {
 /// Floats of scratch that a thread needs for [`attention`].
 pub fn attention_scratch_floats(query_heads: usize, kv_heads: usize, width: usize) -> usize {
     let queries = ROW_TILE * (query_heads / kv_heads);
-    CELL_TILE * width + queries * (BLOCK + 2 * width + 4)
+    CELL_TILE * width + queries * (BLOCK + 3 * width + 6)
 }
 
 /// out = Σ softmax(scale · q·k) · v over the positions that a row sees; `[rows][query_heads][width]`.
@@ -67,7 +74,131 @@ pub unsafe fn attention(
     scratch: &mut [f32],
 ) {
     // SAFETY: the caller's contract is passed on.
-    unsafe { attention_at(level, work, level, out, kv_head, rows, scratch) }
+    unsafe { attention_at(level, work, level, Target::Output(out), kv_head, rows, scratch) }
+}
+
+/// What one span gives for a query, as `[m, l, a...]`.
+pub fn part_floats(width: usize) -> usize {
+    2 + width
+}
+
+/// The part of one span of [`attention`], for all `rows`, at most [`MOST_SHARED_ROWS`]: to
+/// `parts[spans][rows][query_heads][part_floats]`, of which a query that sees nothing of the span leaves its own as it
+/// was.
+///
+/// # Safety
+/// As for [`attention`].
+pub unsafe fn attention_span(
+    level: Level,
+    work: &Attention<'_>,
+    parts: SharedSlice<'_, f32>,
+    kv_head: usize,
+    span: usize,
+    scratch: &mut [f32],
+) {
+    let rows = work.begin.len();
+    assert!(rows <= MOST_SHARED_ROWS);
+    // SAFETY: the caller's contract is passed on.
+    unsafe { attention_at(level, work, level, Target::Part { parts, span }, kv_head, 0..rows, scratch) }
+}
+
+per_level! {
+    /// Combines the parts that [`attention_span`] wrote for all spans that a row sees, to the bits of [`attention`].
+    /// The work range is one KV head with the query heads that read it. `scratch` has the width of the planes.
+    pub fn combine_spans = combine_spans_body(
+        work: &Attention<'_>,
+        parts: &[f32],
+        out: SharedSlice<'_, f32>,
+        kv_head: usize,
+        scratch: &mut [f32],
+    )
+}
+
+#[inline(always)]
+unsafe fn combine_spans_body(
+    work: &Attention<'_>,
+    parts: &[f32],
+    out: SharedSlice<'_, f32>,
+    kv_head: usize,
+    scratch: &mut [f32],
+) {
+    let (width, rows) = (work.keys.width, work.begin.len());
+    let group = work.query_heads / work.keys.heads;
+    let size = part_floats(width);
+    for row in 0..rows {
+        let visible = work.visible(row);
+        for query_head in kv_head * group..(kv_head + 1) * group {
+            let query = row * work.query_heads + query_head;
+            // SAFETY: these rows and heads of `out` belong to the caller's work range.
+            let out = unsafe { out.part(query * width..(query + 1) * width) };
+            if visible.is_empty() {
+                out.fill(0.0);
+                continue;
+            }
+            let sums = &mut scratch[..width];
+            let mut total = (0.0, 0.0);
+            let first = span_of(visible.start / BLOCK);
+            for span in first..=span_of((visible.end - 1) / BLOCK) {
+                let part = &parts[(span * rows * work.query_heads + query) * size..][..size];
+                let of_span = (part[0], part[1]);
+                total = if span == first {
+                    sums.copy_from_slice(&part[2..]);
+                    of_span
+                } else {
+                    merge(total, sums, of_span, &part[2..])
+                };
+            }
+            work.finish(query_head, total, sums, out);
+        }
+    }
+}
+
+/// Combines (m, l) and a of what comes later with those of what came before, which `sums` holds; returns the new m
+/// and l.
+#[inline(always)]
+fn merge(before: (f32, f32), sums: &mut [f32], later: (f32, f32), later_sums: &[f32]) -> (f32, f32) {
+    let maximum = larger(before.0, later.0);
+    let old = exp(before.0 - maximum);
+    let new = exp(later.0 - maximum);
+    for (sum, &later) in sums.iter_mut().zip(later_sums) {
+        *sum = sum.mul_add(old, later * new);
+    }
+    (maximum, before.1.mul_add(old, later.1 * new))
+}
+
+impl Attention<'_> {
+    /// Logical positions that a row sees.
+    #[inline(always)]
+    fn visible(&self, row: usize) -> Range<usize> {
+        let end = self.end[row].max(0) as usize;
+        (self.begin[row].max(0) as usize).min(end)..end
+    }
+
+    /// Divides by the sum of weights, the sink's included, and writes the result of a query.
+    #[inline(always)]
+    fn finish(&self, query_head: usize, (maximum, sum): (f32, f32), sums: &[f32], out: &mut [f32]) {
+        let (factor, sum) = match self.sinks {
+            None => (1.0, sum),
+            Some(sinks) => {
+                let sink = sinks[query_head];
+                let both = larger(maximum, sink);
+                let factor = exp(maximum - both);
+                (factor, sum.mul_add(factor, exp(sink - both)))
+            }
+        };
+        for (out, &value) in out.iter_mut().zip(sums) {
+            *out = value * factor / sum;
+        }
+    }
+}
+
+/// Where a call's results go.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    /// The output, after all spans.
+    Output(SharedSlice<'a, f32>),
+    /// The parts, of one span.
+    Part { parts: SharedSlice<'a, f32>, span: usize },
 }
 
 per_level! {
@@ -75,7 +206,7 @@ per_level! {
     fn attention_at = attention_body(
         work: &Attention<'_>,
         conversion: Level,
-        out: SharedSlice<'_, f32>,
+        target: Target<'_>,
         kv_head: usize,
         rows: Range<usize>,
         scratch: &mut [f32],
@@ -86,7 +217,7 @@ per_level! {
 unsafe fn attention_body(
     work: &Attention<'_>,
     conversion: Level,
-    out: SharedSlice<'_, f32>,
+    target: Target<'_>,
     kv_head: usize,
     rows: Range<usize>,
     scratch: &mut [f32],
@@ -97,17 +228,33 @@ unsafe fn attention_body(
     for start in rows.clone().step_by(ROW_TILE) {
         let tile = start..rows.end.min(start + ROW_TILE);
         let mut tile = Tile::new(work, conversion, kv_head, group, tile, scratch);
-        for block in tile.all_blocks() {
-            // SAFETY: nobody writes visible cells.
-            unsafe {
-                tile.score_block(block);
-                tile.weigh_scores(block);
-                tile.sum_values(block);
+        let seen = tile.all_blocks();
+        let spans = match target {
+            Target::Part { span, .. } => span..span + 1,
+            Target::Output(_) if seen.is_empty() => 0..0,
+            Target::Output(_) => span_of(seen.start)..span_of(seen.end - 1) + 1,
+        };
+        for span in spans {
+            let blocks = span_blocks(span);
+            for block in blocks.start.max(seen.start)..blocks.end.min(seen.end) {
+                // SAFETY: nobody writes visible cells.
+                unsafe {
+                    tile.score_block(block);
+                    tile.weigh_scores(block);
+                    tile.sum_values(block);
+                }
+                tile.combine(block, &blocks);
             }
-            tile.combine(block);
+            match target {
+                Target::Output(_) => tile.combine_span(span),
+                // SAFETY: these rows and heads of the span's parts belong to the caller's work range.
+                Target::Part { parts, .. } => unsafe { tile.write_part(span, parts) },
+            }
         }
-        // SAFETY: these rows and heads of `out` belong to the caller's work range.
-        unsafe { tile.finish(out) };
+        if let Target::Output(out) = target {
+            // SAFETY: these rows and heads of `out` belong to the caller's work range.
+            unsafe { tile.finish(out) };
+        }
     }
 }
 
@@ -124,9 +271,11 @@ struct Tile<'a> {
     scores: &'a mut [f32],
     /// a of the current block `[queries][width]`.
     block_sums: &'a mut [f32],
-    /// a of all blocks so far `[queries][width]`.
+    /// a of the current span's blocks so far `[queries][width]`.
+    span_sums: &'a mut [f32],
+    /// a of all spans so far `[queries][width]`.
     sums: &'a mut [f32],
-    /// m and l of all blocks so far, then of the current one `[queries][4]`.
+    /// m and l of all spans so far, of the current span so far, and of the current block `[queries][6]`.
     totals: &'a mut [f32],
 }
 
@@ -145,6 +294,7 @@ impl<'a> Tile<'a> {
         let (cells, rest) = scratch.split_at_mut(CELL_TILE * width);
         let (scores, rest) = rest.split_at_mut(queries * BLOCK);
         let (block_sums, rest) = rest.split_at_mut(queries * width);
+        let (span_sums, rest) = rest.split_at_mut(queries * width);
         let (sums, rest) = rest.split_at_mut(queries * width);
         Self {
             work,
@@ -155,8 +305,9 @@ impl<'a> Tile<'a> {
             cells,
             scores,
             block_sums,
+            span_sums,
             sums,
-            totals: &mut rest[..4 * queries],
+            totals: &mut rest[..6 * queries],
         }
     }
 
@@ -168,8 +319,7 @@ impl<'a> Tile<'a> {
     /// Logical positions that a row sees.
     #[inline(always)]
     fn visible(&self, row: usize) -> Range<usize> {
-        let end = self.work.end[row].max(0) as usize;
-        (self.work.begin[row].max(0) as usize).min(end)..end
+        self.work.visible(row)
     }
 
     /// Those of them in `block`, counted from its start.
@@ -253,8 +403,8 @@ impl<'a> Tile<'a> {
             for query in number * self.group..(number + 1) * self.group {
                 let scores = &mut self.scores[query * BLOCK..(query + 1) * BLOCK];
                 let (maximum, sum) = weigh(scores, visible.clone(), self.work.scale, self.work.cap);
-                self.totals[4 * query + 2] = maximum;
-                self.totals[4 * query + 3] = sum;
+                self.totals[6 * query + 4] = maximum;
+                self.totals[6 * query + 5] = sum;
             }
         }
     }
@@ -288,35 +438,84 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Adds the current block to the total of each query that sees some of it.
+    /// Adds the current block to the span, which has `blocks`, for each query that sees some of it.
     #[inline(always)]
-    fn combine(&mut self, block: usize) {
+    fn combine(&mut self, block: usize, blocks: &Range<usize>) {
         let width = self.width();
         for (number, row) in self.rows.clone().enumerate() {
             if self.visible_in(row, block).is_empty() {
                 continue;
             }
-            let first = self.visible(row).start / BLOCK == block;
+            let first = (self.visible(row).start / BLOCK).max(blocks.start) == block;
             for query in number * self.group..(number + 1) * self.group {
-                let [old_maximum, old_sum, new_maximum, new_sum] = &mut self.totals[4 * query..4 * query + 4]
-                else {
-                    continue;
-                };
-                let sums = &mut self.sums[query * width..(query + 1) * width];
-                let block_sums = &self.block_sums[query * width..(query + 1) * width];
-                if first {
-                    (*old_maximum, *old_sum) = (*new_maximum, *new_sum);
+                let totals = &mut self.totals[6 * query..6 * query + 6];
+                let columns = query * width..(query + 1) * width;
+                let (sums, block_sums) = (&mut self.span_sums[columns.clone()], &self.block_sums[columns]);
+                let of_block = (totals[4], totals[5]);
+                (totals[2], totals[3]) = if first {
                     sums.copy_from_slice(block_sums);
-                    continue;
-                }
-                let maximum = larger(*old_maximum, *new_maximum);
-                let old = exp(*old_maximum - maximum);
-                let new = exp(*new_maximum - maximum);
-                *old_maximum = maximum;
-                *old_sum = old_sum.mul_add(old, *new_sum * new);
-                for (sum, &block_sum) in sums.iter_mut().zip(block_sums) {
-                    *sum = sum.mul_add(old, block_sum * new);
-                }
+                    of_block
+                } else {
+                    merge((totals[2], totals[3]), sums, of_block, block_sums)
+                };
+            }
+        }
+    }
+
+    /// Whether a row sees something of a span, and whether that is the first such span.
+    #[inline(always)]
+    fn sees(&self, row: usize, span: usize) -> (bool, bool) {
+        let visible = self.visible(row);
+        let blocks = span_blocks(span);
+        let sees =
+            visible.start < blocks.end * BLOCK && visible.end > blocks.start * BLOCK && !visible.is_empty();
+        (sees, span_of(visible.start / BLOCK) == span)
+    }
+
+    /// Adds the current span to the total of each query that sees some of it.
+    #[inline(always)]
+    fn combine_span(&mut self, span: usize) {
+        let width = self.width();
+        for (number, row) in self.rows.clone().enumerate() {
+            let (sees, first) = self.sees(row, span);
+            if !sees {
+                continue;
+            }
+            for query in number * self.group..(number + 1) * self.group {
+                let totals = &mut self.totals[6 * query..6 * query + 6];
+                let columns = query * width..(query + 1) * width;
+                let (sums, span_sums) = (&mut self.sums[columns.clone()], &self.span_sums[columns]);
+                let of_span = (totals[2], totals[3]);
+                (totals[0], totals[1]) = if first {
+                    sums.copy_from_slice(span_sums);
+                    of_span
+                } else {
+                    merge((totals[0], totals[1]), sums, of_span, span_sums)
+                };
+            }
+        }
+    }
+
+    /// Writes what the current span gave.
+    ///
+    /// # Safety
+    /// Nobody else touches the tile's parts of the span.
+    #[inline(always)]
+    unsafe fn write_part(&mut self, span: usize, parts: SharedSlice<'_, f32>) {
+        let (width, all_rows) = (self.width(), self.work.begin.len());
+        let size = part_floats(width);
+        for (number, row) in self.rows.clone().enumerate() {
+            if !self.sees(row, span).0 {
+                continue;
+            }
+            for head in 0..self.group {
+                let query = number * self.group + head;
+                let query_head = self.kv_head * self.group + head;
+                let place = ((span * all_rows + row) * self.work.query_heads + query_head) * size;
+                // SAFETY: promised by the caller.
+                let part = unsafe { parts.part(place..place + size) };
+                part[..2].copy_from_slice(&self.totals[6 * query + 2..6 * query + 4]);
+                part[2..].copy_from_slice(&self.span_sums[query * width..(query + 1) * width]);
             }
         }
     }
@@ -340,19 +539,8 @@ impl<'a> Tile<'a> {
                     out.fill(0.0);
                     continue;
                 }
-                let (maximum, sum) = (self.totals[4 * query], self.totals[4 * query + 1]);
-                let (factor, sum) = match self.work.sinks {
-                    None => (1.0, sum),
-                    Some(sinks) => {
-                        let sink = sinks[query_head];
-                        let both = larger(maximum, sink);
-                        let factor = exp(maximum - both);
-                        (factor, sum.mul_add(factor, exp(sink - both)))
-                    }
-                };
-                for (out, &value) in out.iter_mut().zip(&self.sums[query * width..(query + 1) * width]) {
-                    *out = value * factor / sum;
-                }
+                let total = (self.totals[6 * query], self.totals[6 * query + 1]);
+                self.work.finish(query_head, total, &self.sums[query * width..(query + 1) * width], out);
             }
         }
     }

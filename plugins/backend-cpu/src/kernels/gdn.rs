@@ -464,10 +464,10 @@ unsafe fn replay_records<const N: usize, const RECORDS: usize>(
         let state = unsafe { state.part(place..place + N) };
         let mut row = [0.0f32; N];
         row.copy_from_slice(state);
-        for r in 0..count {
-            let key = keys[r][i];
+        for ((keys, delta), decay) in keys.iter().zip(&deltas).zip(&decays).take(count) {
+            let key = keys[i];
             for j in 0..N {
-                row[j] = key.mul_add(deltas[r][j], row[j] * decays[r]);
+                row[j] = key.mul_add(delta[j], row[j] * decay);
             }
         }
         state.copy_from_slice(&row);

@@ -30,15 +30,6 @@ macro_rules! with_features {
     };
 }
 
-/// # Safety
-/// 4 bytes are readable at `from`.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn splat_four(from: *const u8) -> __m256i {
-    // SAFETY: as the caller promises.
-    _mm256_set1_epi32(unsafe { from.cast::<i32>().read_unaligned() })
-}
-
 /// Largest of eight unsigned numbers.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -65,6 +56,7 @@ impl Lanes for Avx2 {
     type Bytes = Ints;
 
     const TILE: usize = 2;
+    const PAIRED_TILE: usize = 0;
 
     #[inline(always)]
     unsafe fn enter<T: Task>(task: T) {
@@ -199,9 +191,13 @@ impl Lanes for Avx2 {
             [_mm256_srl_epi16(a[0], by), _mm256_srl_epi16(a[1], by)]
         }
 
-        unsafe fn dot(sums: Ints, weights: Ints, activations: *const u8) -> Ints {
+        unsafe fn splat_four(from: *const u8) -> Ints {
             // SAFETY: 4 items are readable.
-            let four = unsafe { splat_four(activations) };
+            [_mm256_set1_epi32(unsafe { from.cast::<i32>().read_unaligned() }); 2]
+        }
+
+        unsafe fn dot(sums: Ints, weights: Ints, activations: Ints) -> Ints {
+            let four = activations[0];
             let ones = _mm256_set1_epi16(1);
             // A pair sums to at most 2 * 127 * 127, which 16 bits hold.
             let pairs = [_mm256_maddubs_epi16(weights[0], four), _mm256_maddubs_epi16(weights[1], four)];
@@ -211,9 +207,8 @@ impl Lanes for Avx2 {
             ]
         }
 
-        unsafe fn dot_centred(sums: Ints, weights: Ints, activations: *const u8) -> Ints {
-            // SAFETY: 4 items are readable.
-            let four = unsafe { splat_four(activations) };
+        unsafe fn dot_centred(sums: Ints, weights: Ints, activations: Ints) -> Ints {
+            let four = activations[0];
             let ones = _mm256_set1_epi16(1);
             let half = _mm256_set1_epi8(-128);
             // Flipping the top bit subtracts 128. The sign moves to the activations, as the

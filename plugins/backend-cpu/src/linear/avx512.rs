@@ -1,5 +1,6 @@
 //! Lanes in one 512-bit register, with 8-bit dot products.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::lanes::{Lanes, Task};
@@ -33,6 +34,7 @@ impl Lanes for Avx512 {
     type Bytes = __m512i;
 
     const TILE: usize = 8;
+    const PAIRED_TILE: usize = 6;
 
     #[inline(always)]
     unsafe fn enter<T: Task>(task: T) {
@@ -147,15 +149,38 @@ impl Lanes for Avx512 {
             _mm512_srl_epi16(a, _mm_cvtsi32_si128(by))
         }
 
-        unsafe fn dot(sums: __m512i, weights: __m512i, activations: *const u8) -> __m512i {
+        unsafe fn splat_four(from: *const u8) -> __m512i {
             // SAFETY: 4 items are readable.
-            let four = unsafe { activations.cast::<i32>().read_unaligned() };
-            _mm512_dpbusd_epi32(sums, weights, _mm512_set1_epi32(four))
+            _mm512_set1_epi32(unsafe { from.cast::<i32>().read_unaligned() })
         }
 
-        unsafe fn dot_centred(sums: __m512i, weights: __m512i, activations: *const u8) -> __m512i {
-            // SAFETY: 4 items are readable. The offsets put in before make up for the 128.
-            unsafe { Self::dot(sums, weights, activations) }
+        unsafe fn dot(sums: __m512i, weights: __m512i, activations: __m512i) -> __m512i {
+            _mm512_dpbusd_epi32(sums, weights, activations)
+        }
+
+        unsafe fn dot_centred(sums: __m512i, weights: __m512i, activations: __m512i) -> __m512i {
+            // The offsets put in before make up for the 128.
+            _mm512_dpbusd_epi32(sums, weights, activations)
+        }
+
+        unsafe fn dot_in_order(sums: __m512i, weights: __m512i, activations: __m512i) -> __m512i {
+            let mut sums = sums;
+            // SAFETY: the instruction is part of the level and touches its registers alone.
+            unsafe {
+                asm!(
+                    "vpdpbusd {sums}, {weights}, {activations}",
+                    sums = inout(zmm_reg) sums,
+                    weights = in(zmm_reg) weights,
+                    activations = in(zmm_reg) activations,
+                    options(nomem, nostack, preserves_flags),
+                );
+            }
+            sums
+        }
+
+        unsafe fn dot_centred_in_order(sums: __m512i, weights: __m512i, activations: __m512i) -> __m512i {
+            // SAFETY: as for `dot_centred`.
+            unsafe { Self::dot_in_order(sums, weights, activations) }
         }
 
         unsafe fn begin_centred(offset: i32) -> __m512i {

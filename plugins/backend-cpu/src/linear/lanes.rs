@@ -64,6 +64,8 @@ pub(crate) trait Lanes: Copy {
 
     /// The most activation rows of a tile whose sums fit the registers, at most 8.
     const TILE: usize;
+    /// The same for two panels at once, 5 or 6; 0 where two are too many.
+    const PAIRED_TILE: usize;
 
     /// Runs a task compiled for this level.
     unsafe fn enter<T: Task>(task: T);
@@ -120,12 +122,31 @@ pub(crate) trait Lanes: Copy {
     /// Shifts right. What crosses from byte to byte is unspecified: mask it away.
     unsafe fn shift_right_bytes(a: Self::Bytes, by: i32) -> Self::Bytes;
 
-    /// `sums` plus, per lane, the four products of its weights (below 128) and the four
-    /// activations.
-    unsafe fn dot(sums: Self::Ints, weights: Self::Bytes, activations: *const u8) -> Self::Ints;
+    /// Reads 4 bytes, for every lane.
+    unsafe fn splat_four(from: *const u8) -> Self::Bytes;
+    /// `sums` plus, per lane, the four products of its weights (below 128) and its activations,
+    /// which are the same four for every lane.
+    unsafe fn dot(sums: Self::Ints, weights: Self::Bytes, activations: Self::Bytes) -> Self::Ints;
     /// As `dot`, of `weights - 128` for any bytes; on a level that cannot subtract in passing,
     /// the sum is short by what `begin_centred` and `continue_centred` put in.
-    unsafe fn dot_centred(sums: Self::Ints, weights: Self::Bytes, activations: *const u8) -> Self::Ints;
+    unsafe fn dot_centred(sums: Self::Ints, weights: Self::Bytes, activations: Self::Bytes) -> Self::Ints;
+    /// As `dot`, and the compiler keeps the order in which these are written. Left alone, it puts the instructions of
+    /// one sum after another, where each waits for the one before; with many sums that is slower.
+    #[inline(always)]
+    unsafe fn dot_in_order(sums: Self::Ints, weights: Self::Bytes, activations: Self::Bytes) -> Self::Ints {
+        // SAFETY: as the caller promises.
+        unsafe { Self::dot(sums, weights, activations) }
+    }
+    /// As `dot_centred`, in order as [`Lanes::dot_in_order`].
+    #[inline(always)]
+    unsafe fn dot_centred_in_order(
+        sums: Self::Ints,
+        weights: Self::Bytes,
+        activations: Self::Bytes,
+    ) -> Self::Ints {
+        // SAFETY: as the caller promises.
+        unsafe { Self::dot_centred(sums, weights, activations) }
+    }
     /// The sums before the `dot_centred` of activations whose sum times -128 is `offset`.
     unsafe fn begin_centred(offset: i32) -> Self::Ints;
     /// Sums to which further activations, of that `offset`, are to be added.

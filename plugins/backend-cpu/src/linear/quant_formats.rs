@@ -2,7 +2,7 @@
 //! dots of 32 elements enter the sums.
 
 use super::lanes::{LANES, Lanes};
-use super::quants::{Acts, Block, Groups, dots, dots_of_halves};
+use super::quants::{Acts, Block, Groups, dots, dots_of_half, each_at};
 use crate::weights::k_quants::{D_AT, DMIN_AT, Q4_SUB, Q5_SUB, Q6_SUB, Q6_SUBS_AT, SUB_BLOCKS, SUBS_AT};
 use crate::weights::{HALVES, VECTOR, WeightType};
 
@@ -10,13 +10,19 @@ use crate::weights::{HALVES, VECTOR, WeightType};
 pub(super) trait QuantFormat {
     /// Its type.
     const KIND: WeightType;
+    /// Whether two panels at once are faster where there are many rows. They save loads of activations; formats
+    /// with more arithmetic for each block are not limited by those.
+    const PAIRED: bool;
 
-    /// Adds the products of one block to the sums of `R` rows.
+    /// Adds the products of one block to the sums of `P` panels and `R` rows.
     ///
     /// # Safety
-    /// The processor has the instructions of `L`; body and tail of the block, and the block's
+    /// The processor has the instructions of `L`; bodies and tails of the block, and the block's
     /// activations, are readable.
-    unsafe fn add_block<L: Lanes, const R: usize>(block: Block<R>, sums: &mut [L::Floats; R]);
+    unsafe fn add_block<L: Lanes, const R: usize, const P: usize>(
+        block: Block<R, P>,
+        sums: &mut [[L::Floats; R]; P],
+    );
 }
 
 /// 8-bit quants.
@@ -46,23 +52,45 @@ unsafe fn nibbles<L: Lanes, const G: usize>(vectors: *const u8) -> L::Bytes {
     }
 }
 
+/// 16 half-precision floats of each panel, times a factor.
+///
+/// # Safety
+/// The processor has the instructions of `L`; 16 are readable at each place.
+#[inline(always)]
+unsafe fn load_halves<L: Lanes, const P: usize>(at: [*const u8; P], factor: f32) -> [L::Floats; P] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut halves = [L::zero(); P];
+        for p in 0..P {
+            halves[p] = L::load_f16(at[p]);
+            if factor != 1.0 {
+                halves[p] = L::mul(halves[p], L::splat(factor));
+            }
+        }
+        halves
+    }
+}
+
 /// Adds dots that need one scale per 32.
 ///
 /// # Safety
 /// As for [`QuantFormat::add_block`]; `sub` is the vectors of 32 elements.
 #[inline(always)]
-unsafe fn add_scaled<L: Lanes, F: Groups, const R: usize>(
-    sub: *const u8,
-    scale: L::Floats,
+unsafe fn add_scaled<L: Lanes, F: Groups, const R: usize, const P: usize>(
+    subs: [*const u8; P],
+    scales: [L::Floats; P],
     acts: Acts<R>,
-    sums: &mut [L::Floats; R],
+    sums: &mut [[L::Floats; R]; P],
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        let dots = dots::<L, F, R>(sub, acts);
-        for (r, sum) in sums.iter_mut().enumerate() {
-            let scale = L::mul(scale, L::splat(acts.scale(r)));
-            *sum = L::fma(L::to_floats(dots[r]), scale, *sum);
+        let dots = dots::<L, F, R, P>(subs, acts);
+        for r in 0..R {
+            let act_scale = L::splat(acts.scale(r));
+            for p in 0..P {
+                let scale = L::mul(scales[p], act_scale);
+                sums[p][r] = L::fma(L::to_floats(dots[p][r]), scale, sums[p][r]);
+            }
         }
     }
 }
@@ -79,13 +107,17 @@ impl Groups for Q8_0 {
 
 impl QuantFormat for Q8_0 {
     const KIND: WeightType = WeightType::Q8_0;
+    const PAIRED: bool = true;
 
     #[inline(always)]
-    unsafe fn add_block<L: Lanes, const R: usize>(block: Block<R>, sums: &mut [L::Floats; R]) {
+    unsafe fn add_block<L: Lanes, const R: usize, const P: usize>(
+        block: Block<R, P>,
+        sums: &mut [[L::Floats; R]; P],
+    ) {
         // SAFETY: as the caller promises.
         unsafe {
             block.fetch_ahead(0, 9);
-            add_scaled::<L, Q8_0, R>(block.body, L::load_f16(block.tail), block.acts, sums)
+            add_scaled::<L, Q8_0, R, P>(block.bodies, load_halves::<L, P>(block.tails, 1.0), block.acts, sums)
         }
     }
 }
@@ -106,14 +138,18 @@ impl Groups for Q4_0 {
 
 impl QuantFormat for Q4_0 {
     const KIND: WeightType = WeightType::Q4_0;
+    const PAIRED: bool = true;
 
     #[inline(always)]
-    unsafe fn add_block<L: Lanes, const R: usize>(block: Block<R>, sums: &mut [L::Floats; R]) {
+    unsafe fn add_block<L: Lanes, const R: usize, const P: usize>(
+        block: Block<R, P>,
+        sums: &mut [[L::Floats; R]; P],
+    ) {
         // SAFETY: as the caller promises.
         unsafe {
             block.fetch_ahead(0, 5);
-            let scale = L::mul(L::load_f16(block.tail), L::splat(1.0 / 16.0));
-            add_scaled::<L, Q4_0, R>(block.body, scale, block.acts, sums)
+            let scales = load_halves::<L, P>(block.tails, 1.0 / 16.0);
+            add_scaled::<L, Q4_0, R, P>(block.bodies, scales, block.acts, sums)
         }
     }
 }
@@ -159,18 +195,20 @@ unsafe fn scale_and_minimum<L: Lanes>(
 ) -> (L::Floats, L::Floats) {
     // SAFETY: there are 12 planes.
     unsafe {
-        let plane = |j: usize| L::load_u8(planes.add(j * LANES));
+        let planes = planes.add(sub * LANES);
         let (scale, minimum) = if sub < 4 {
-            (L::and_ints(plane(sub), 63), L::and_ints(plane(sub + 4), 63))
+            (L::load_u8(planes), L::load_u8(planes.add(4 * LANES)))
         } else {
-            let low = plane(sub + 4);
-            // The upper two bits of another byte, as bits 4 and 5.
-            let top = |bytes| L::and_ints(L::shift_right_ints(bytes, 2), 0x30);
+            // The upper two bits of two other bytes are bits 4 and 5.
+            let low = L::load_u8(planes.add(4 * LANES));
+            let scale_top = L::and_ints(L::shift_right_ints(L::load_u8(planes.sub(4 * LANES)), 2), 0x30);
+            let minimum_top = L::and_ints(L::shift_right_ints(L::load_u8(planes), 2), 0x30);
             (
-                L::or_ints(L::and_ints(low, 15), top(plane(sub - 4))),
-                L::or_ints(L::shift_right_ints(low, 4), top(plane(sub))),
+                L::or_ints(L::and_ints(low, 15), scale_top),
+                L::or_ints(L::shift_right_ints(low, 4), minimum_top),
             )
         };
+        let (scale, minimum) = (L::and_ints(scale, 63), L::and_ints(minimum, 63));
         (L::mul(d, L::to_floats(scale)), L::mul(dmin, L::to_floats(minimum)))
     }
 }
@@ -180,22 +218,28 @@ unsafe fn scale_and_minimum<L: Lanes>(
 /// # Safety
 /// As for [`QuantFormat::add_block`].
 #[inline(always)]
-unsafe fn block_with_minimum<L: Lanes, F: Groups, const R: usize>(
-    mut block: Block<R>,
+unsafe fn block_with_minimum<L: Lanes, F: Groups, const R: usize, const P: usize>(
+    mut block: Block<R, P>,
     size: usize,
-    sums: &mut [L::Floats; R],
+    sums: &mut [[L::Floats; R]; P],
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        let body = block.body;
-        let (d, dmin) = (L::load_f16(body.add(D_AT)), L::load_f16(body.add(DMIN_AT)));
+        let bodies = block.bodies;
+        let d = load_halves::<L, P>(each_at(bodies, D_AT), 1.0);
+        let dmin = load_halves::<L, P>(each_at(bodies, DMIN_AT), 1.0);
         block.fetch_ahead(0, SUBS_AT / VECTOR);
         for sub in 0..SUB_BLOCKS {
             block.fetch_ahead(SUBS_AT + sub * size, size / VECTOR);
-            let (scale, minimum) = scale_and_minimum::<L>(body, sub, d, dmin);
-            add_scaled::<L, F, R>(body.add(SUBS_AT + sub * size), scale, block.acts, sums);
-            for (r, sum) in sums.iter_mut().enumerate() {
-                *sum = L::fnma(minimum, L::splat(block.acts.scaled_sum(r)), *sum);
+            let (mut scales, mut minimums) = (d, dmin);
+            for p in 0..P {
+                (scales[p], minimums[p]) = scale_and_minimum::<L>(bodies[p], sub, d[p], dmin[p]);
+            }
+            add_scaled::<L, F, R, P>(each_at(bodies, SUBS_AT + sub * size), scales, block.acts, sums);
+            for (sums, minimum) in sums.iter_mut().zip(minimums) {
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    *sum = L::fnma(minimum, L::splat(block.acts.scaled_sum(r)), *sum);
+                }
             }
             block.acts = block.acts.next();
         }
@@ -204,21 +248,29 @@ unsafe fn block_with_minimum<L: Lanes, F: Groups, const R: usize>(
 
 impl QuantFormat for Q4K {
     const KIND: WeightType = WeightType::Q4K;
+    const PAIRED: bool = false;
 
     #[inline(always)]
-    unsafe fn add_block<L: Lanes, const R: usize>(block: Block<R>, sums: &mut [L::Floats; R]) {
+    unsafe fn add_block<L: Lanes, const R: usize, const P: usize>(
+        block: Block<R, P>,
+        sums: &mut [[L::Floats; R]; P],
+    ) {
         // SAFETY: as the caller promises.
-        unsafe { block_with_minimum::<L, Q4K, R>(block, Q4_SUB, sums) }
+        unsafe { block_with_minimum::<L, Q4K, R, P>(block, Q4_SUB, sums) }
     }
 }
 
 impl QuantFormat for Q5K {
     const KIND: WeightType = WeightType::Q5K;
+    const PAIRED: bool = false;
 
     #[inline(always)]
-    unsafe fn add_block<L: Lanes, const R: usize>(block: Block<R>, sums: &mut [L::Floats; R]) {
+    unsafe fn add_block<L: Lanes, const R: usize, const P: usize>(
+        block: Block<R, P>,
+        sums: &mut [[L::Floats; R]; P],
+    ) {
         // SAFETY: as the caller promises.
-        unsafe { block_with_minimum::<L, Q5K, R>(block, Q5_SUB, sums) }
+        unsafe { block_with_minimum::<L, Q5K, R, P>(block, Q5_SUB, sums) }
     }
 }
 
@@ -241,26 +293,42 @@ impl Groups for Q6K {
 
 impl QuantFormat for Q6K {
     const KIND: WeightType = WeightType::Q6K;
+    const PAIRED: bool = false;
 
     #[inline(always)]
-    unsafe fn add_block<L: Lanes, const R: usize>(mut block: Block<R>, sums: &mut [L::Floats; R]) {
+    unsafe fn add_block<L: Lanes, const R: usize, const P: usize>(
+        mut block: Block<R, P>,
+        sums: &mut [[L::Floats; R]; P],
+    ) {
         // SAFETY: as the caller promises; there are 16 planes of scales before the sub-blocks.
         unsafe {
-            let body = block.body;
-            let d = L::mul(L::load_f16(block.tail), L::splat(0.25));
+            let bodies = block.bodies;
+            let d = load_halves::<L, P>(block.tails, 0.25);
             block.fetch_ahead(0, Q6_SUBS_AT / VECTOR);
             block.fetch_ahead(WeightType::Q6K.layout().body, 1);
             for sub in 0..SUB_BLOCKS {
                 block.fetch_ahead(Q6_SUBS_AT + sub * Q6_SUB, Q6_SUB / VECTOR);
-                let scale =
-                    |half: usize| L::mul(d, L::to_floats(L::load_i8(body.add((2 * sub + half) * LANES))));
-                let (scale0, scale1) = (scale(0), scale(1));
-                let vectors = body.add(Q6_SUBS_AT + sub * Q6_SUB);
-                let [dots0, dots1] = dots_of_halves::<L, Q6K, R>(vectors, block.acts);
-                for (r, sum) in sums.iter_mut().enumerate() {
-                    let part = L::mul(L::to_floats(dots0[r]), scale0);
-                    let part = L::fma(L::to_floats(dots1[r]), scale1, part);
-                    *sum = L::fma(part, L::splat(block.acts.scale(r)), *sum);
+                let (mut scales0, mut scales1) = (d, d);
+                for p in 0..P {
+                    let planes = bodies[p].add(2 * sub * LANES);
+                    scales0[p] = L::mul(d[p], L::to_floats(L::load_i8(planes)));
+                    scales1[p] = L::mul(d[p], L::to_floats(L::load_i8(planes.add(LANES))));
+                }
+                let vectors = each_at(bodies, Q6_SUBS_AT + sub * Q6_SUB);
+                let dots0 = dots_of_half::<L, Q6K, R, P, 0>(vectors, block.acts);
+                let mut parts = [[L::zero(); R]; P];
+                for p in 0..P {
+                    for r in 0..R {
+                        parts[p][r] = L::mul(L::to_floats(dots0[p][r]), scales0[p]);
+                    }
+                }
+                let dots1 = dots_of_half::<L, Q6K, R, P, 1>(vectors, block.acts);
+                for r in 0..R {
+                    let act_scale = L::splat(block.acts.scale(r));
+                    for p in 0..P {
+                        let part = L::fma(L::to_floats(dots1[p][r]), scales1[p], parts[p][r]);
+                        sums[p][r] = L::fma(part, act_scale, sums[p][r]);
+                    }
                 }
                 block.acts = block.acts.next();
             }

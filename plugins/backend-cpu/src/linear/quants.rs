@@ -1,6 +1,7 @@
 //! The tile kernel of quantised weights: dots of 32 elements, and the walk along `k`.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::lanes::{Lanes, Task, prefetch};
 use super::quant_formats::QuantFormat;
@@ -11,6 +12,10 @@ use crate::weights::VECTOR;
 
 /// How far ahead of the kernel weights are fetched.
 const PREFETCH_BYTES: usize = 16 * 1024;
+/// So many sums of a tile do not keep the processor busy one by one.
+const FEW_SUMS: usize = 4;
+/// Rows that pass over a pair of panels while these lie in the first level cache.
+const PAIRED_ROWS: usize = 48;
 
 /// One activation block of each row of a tile.
 #[derive(Clone, Copy)]
@@ -70,29 +75,41 @@ impl<const R: usize> Acts<R> {
     }
 }
 
-/// One block of a panel and of the activations.
+/// One block of `P` panels and of the activations.
 #[derive(Clone, Copy)]
-pub(super) struct Block<const R: usize> {
-    pub body: *const u8,
-    pub tail: *const u8,
+pub(super) struct Block<const R: usize, const P: usize> {
+    pub bodies: [*const u8; P],
+    pub tails: [*const u8; P],
     pub acts: Acts<R>,
-    /// What to fetch: advances by body and tail, so that every byte has its turn.
-    ahead: *const u8,
+    /// What to fetch of each panel: advances by body and tail, so that every byte has its turn.
+    ahead: [*const u8; P],
     streaming: bool,
 }
 
-impl<const R: usize> Block<R> {
+impl<const R: usize, const P: usize> Block<R, P> {
     /// Fetches, for later, lines from offset `at` of the bytes that are as many blocks ahead as
     /// make the distance. A block has body and tail there, though they do not lie together.
     /// Formats spread this over their work: too many fetches at once would wait for each other.
     #[inline(always)]
     pub fn fetch_ahead(&self, at: usize, lines: usize) {
         if self.streaming {
-            for line in 0..lines {
-                prefetch(self.ahead.wrapping_add(at + line * VECTOR));
+            for ahead in self.ahead {
+                for line in 0..lines {
+                    prefetch(ahead.wrapping_add(at + line * VECTOR));
+                }
             }
         }
     }
+}
+
+/// The same offset in each panel.
+///
+/// # Safety
+/// The offset does not leave what the pointers point into.
+#[inline(always)]
+pub(super) unsafe fn each_at<const P: usize>(starts: [*const u8; P], offset: usize) -> [*const u8; P] {
+    // SAFETY: as the caller promises.
+    starts.map(|start| unsafe { start.add(offset) })
 }
 
 /// Vectors of 32 elements as the bytes of a dot product.
@@ -109,110 +126,144 @@ pub(super) trait Groups {
 
 /// Adds the dots of the named groups.
 macro_rules! add_groups {
-    ($lanes:ty, $format:ty, $sub:ident, $acts:ident, $dots:expr, $($group:literal)*) => {$(
-        let weights = <$format>::group::<$lanes, $group>($sub);
+    ($lanes:ty, $format:ty, $subs:ident, $acts:ident, $dots:expr, $($group:literal)*) => {$(
+        // A loop, since code in a closure has not the instructions of the level.
+        let mut weights = [<$format>::group::<$lanes, $group>($subs[0]); P];
+        for p in 1..P {
+            weights[p] = <$format>::group::<$lanes, $group>($subs[p]);
+        }
         for r in 0..R {
-            let quants = $acts.quants(r, 4 * $group);
-            $dots[r] = if <$format>::CENTRED {
-                <$lanes>::dot_centred($dots[r], weights, quants)
-            } else {
-                <$lanes>::dot($dots[r], weights, quants)
-            };
+            let quants = <$lanes>::splat_four($acts.quants(r, 4 * $group));
+            for p in 0..P {
+                $dots[p][r] = match (<$format>::CENTRED, R * P > FEW_SUMS) {
+                    (true, false) => <$lanes>::dot_centred($dots[p][r], weights[p], quants),
+                    (true, true) => <$lanes>::dot_centred_in_order($dots[p][r], weights[p], quants),
+                    (false, false) => <$lanes>::dot($dots[p][r], weights[p], quants),
+                    (false, true) => <$lanes>::dot_in_order($dots[p][r], weights[p], quants),
+                };
+            }
         }
     )*};
 }
 
-/// The dots of both halves (16 elements each) of 32 elements, for every row.
+/// Sums to start from: those that make up for the centre, or zeros.
+///
+/// # Safety
+/// The processor has the instructions of `L`; the activations are readable.
+#[inline(always)]
+unsafe fn begin<L: Lanes, F: Groups, const R: usize, const P: usize>(
+    acts: Acts<R>,
+    half: usize,
+) -> [[L::Ints; R]; P] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut first = [L::zero_ints(); R];
+        if F::CENTRED {
+            for (r, first) in first.iter_mut().enumerate() {
+                *first = L::begin_centred(acts.offset(r, half));
+            }
+        }
+        [first; P]
+    }
+}
+
+/// The dots of a half (16 elements) of 32 elements, for every panel and row.
 ///
 /// # Safety
 /// The processor has the instructions of `L`; vectors and activations are readable.
 #[inline(always)]
-pub(super) unsafe fn dots_of_halves<L: Lanes, F: Groups, const R: usize>(
-    sub: *const u8,
+pub(super) unsafe fn dots_of_half<L: Lanes, F: Groups, const R: usize, const P: usize, const HALF: usize>(
+    subs: [*const u8; P],
     acts: Acts<R>,
-) -> [[L::Ints; R]; 2] {
+) -> [[L::Ints; R]; P] {
     // SAFETY: as the caller promises.
     unsafe {
-        let mut halves = [[L::zero_ints(); R]; 2];
-        if F::CENTRED {
-            for (half, dots) in halves.iter_mut().enumerate() {
-                for (r, dot) in dots.iter_mut().enumerate() {
-                    *dot = L::begin_centred(acts.offset(r, half));
-                }
-            }
+        let mut dots = begin::<L, F, R, P>(acts, HALF);
+        if HALF == 0 {
+            add_groups!(L, F, subs, acts, dots, 0 1 2 3);
+        } else {
+            add_groups!(L, F, subs, acts, dots, 4 5 6 7);
         }
-        add_groups!(L, F, sub, acts, halves[0], 0 1 2 3);
-        add_groups!(L, F, sub, acts, halves[1], 4 5 6 7);
-        halves
-    }
-}
-
-/// The dots of 32 elements, for every row.
-///
-/// # Safety
-/// As for [`dots_of_halves`].
-#[inline(always)]
-pub(super) unsafe fn dots<L: Lanes, F: Groups, const R: usize>(
-    sub: *const u8,
-    acts: Acts<R>,
-) -> [L::Ints; R] {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if R <= 4 {
-            // Few rows: two chains of additions per row keep the processor busy.
-            let [first, second] = dots_of_halves::<L, F, R>(sub, acts);
-            return std::array::from_fn(|r| L::add_ints(first[r], second[r]));
-        }
-        let mut dots = [L::zero_ints(); R];
-        if F::CENTRED {
-            for (r, dot) in dots.iter_mut().enumerate() {
-                *dot = L::begin_centred(acts.offset(r, 0));
-            }
-        }
-        add_groups!(L, F, sub, acts, dots, 0 1 2 3);
-        if F::CENTRED {
-            for (r, dot) in dots.iter_mut().enumerate() {
-                *dot = L::continue_centred(*dot, acts.offset(r, 1));
-            }
-        }
-        add_groups!(L, F, sub, acts, dots, 4 5 6 7);
         dots
     }
 }
 
-/// `R` activation rows times one panel.
-struct Tile<'a, F, const R: usize> {
-    panel: *const u8,
+/// The dots of 32 elements, for every panel and row.
+///
+/// # Safety
+/// As for [`dots_of_half`].
+#[inline(always)]
+pub(super) unsafe fn dots<L: Lanes, F: Groups, const R: usize, const P: usize>(
+    subs: [*const u8; P],
+    acts: Acts<R>,
+) -> [[L::Ints; R]; P] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut dots = dots_of_half::<L, F, R, P, 0>(subs, acts);
+        if R * P <= FEW_SUMS {
+            // Two chains of additions for each keep the processor busy.
+            let second = dots_of_half::<L, F, R, P, 1>(subs, acts);
+            for (dots, second) in dots.iter_mut().zip(second) {
+                for (dot, second) in dots.iter_mut().zip(second) {
+                    *dot = L::add_ints(*dot, second);
+                }
+            }
+            return dots;
+        }
+        if F::CENTRED {
+            for dots in &mut dots {
+                for (r, dot) in dots.iter_mut().enumerate() {
+                    *dot = L::continue_centred(*dot, acts.offset(r, 1));
+                }
+            }
+        }
+        add_groups!(L, F, subs, acts, dots, 4 5 6 7);
+        dots
+    }
+}
+
+/// `R` activation rows times `P` panels. Several panels share what is read of the activations, and
+/// are so many streams of weights.
+struct Tile<'a, F, const R: usize, const P: usize> {
+    panels: [*const u8; P],
     blocks: usize,
     rows: [*const u8; R],
     /// Whether the weights come from memory.
     streaming: bool,
-    target: Target<'a>,
+    targets: [Target<'a>; P],
     format: PhantomData<F>,
 }
 
-impl<F: QuantFormat, const R: usize> Task for Tile<'_, F, R> {
+impl<F: QuantFormat, const R: usize, const P: usize> Task for Tile<'_, F, R, P> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
         let layout = const { F::KIND.layout() };
-        // SAFETY: the panel and the rows hold `blocks` blocks, and the target is valid for writes.
+        // SAFETY: the panels and the rows hold `blocks` blocks, and the targets are valid for writes.
         unsafe {
-            let mut sums = [L::zero(); R];
+            let mut sums = [[L::zero(); R]; P];
             let mut block = Block {
-                body: self.panel,
-                tail: self.panel.add(self.blocks * layout.body),
+                bodies: self.panels,
+                tails: each_at(self.panels, self.blocks * layout.body),
                 acts: Acts { rows: self.rows, at: 0 },
-                ahead: self.panel.wrapping_add(PREFETCH_BYTES),
+                ahead: self.panels.map(|panel| panel.wrapping_add(PREFETCH_BYTES / P)),
                 streaming: self.streaming,
             };
-            for _ in 0..self.blocks {
-                F::add_block::<L, R>(block, &mut sums);
-                block.body = block.body.add(layout.body);
-                block.tail = block.tail.add(layout.tail);
-                block.ahead = block.ahead.wrapping_add(layout.body + layout.tail);
+            // Behind the end of a panel lies one that this tile has already: the next tile's is P on.
+            let turn = self.blocks.saturating_sub(PREFETCH_BYTES / P / (layout.body + layout.tail));
+            for i in 0..self.blocks {
+                if i == turn && P > 1 {
+                    let panel_bytes = self.blocks * (layout.body + layout.tail);
+                    block.ahead = block.ahead.map(|ahead| ahead.wrapping_add((P - 1) * panel_bytes));
+                }
+                F::add_block::<L, R, P>(block, &mut sums);
+                block.bodies = each_at(block.bodies, layout.body);
+                block.tails = each_at(block.tails, layout.tail);
+                block.ahead = block.ahead.map(|ahead| ahead.wrapping_add(layout.body + layout.tail));
                 block.acts.at += layout.block / BLOCK * BLOCK_BYTES;
             }
-            self.target.write::<L, R>(sums);
+            for (target, sums) in self.targets.into_iter().zip(sums) {
+                target.write::<L, R>(sums);
+            }
         }
     }
 }
@@ -230,24 +281,86 @@ impl<'a, F> Product<'a, F> {
 }
 
 impl<F: QuantFormat> Product<'_, F> {
+    /// Computes panels `panel..panel + P` for rows `row..row + R`.
+    ///
     /// # Safety
-    /// Rows and panel are within the job, whose own contract holds; the processor has the
+    /// Rows and panels are within the job, whose own contract holds; the processor has the
     /// instructions of `L`.
     #[inline(always)]
-    unsafe fn tile<L: Lanes, const R: usize>(&self, row: usize, panel: usize) {
-        if R > L::TILE {
+    unsafe fn tile<L: Lanes, const R: usize, const P: usize>(&self, row: usize, panel: usize) {
+        if R > L::TILE || (P > 1 && R > L::PAIRED_TILE) {
             unreachable!("tiles are no larger than the level wants");
         }
         // SAFETY: as the caller promises.
         unsafe {
-            L::enter(Tile::<F, R> {
-                panel: self.job.panel(panel),
+            L::enter(Tile::<F, R, P> {
+                panels: std::array::from_fn(|p| self.job.panel(panel + p)),
                 blocks: self.job.weights.k() / F::KIND.block(),
                 rows: self.job.activation_rows(row),
                 streaming: row == 0,
-                target: self.job.target(row, panel),
+                targets: std::array::from_fn(|p| self.job.target(row, panel + p)),
                 format: PhantomData,
             })
+        }
+    }
+
+    /// As `tile` with one panel, for a number of rows in 1..=8.
+    ///
+    /// # Safety
+    /// As for `tile`.
+    #[inline(always)]
+    unsafe fn tile_of<L: Lanes>(&self, row: usize, rows: usize, panel: usize) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match rows {
+                1 => self.tile::<L, 1, 1>(row, panel),
+                2 => self.tile::<L, 2, 1>(row, panel),
+                3 => self.tile::<L, 3, 1>(row, panel),
+                4 => self.tile::<L, 4, 1>(row, panel),
+                5 => self.tile::<L, 5, 1>(row, panel),
+                6 => self.tile::<L, 6, 1>(row, panel),
+                7 => self.tile::<L, 7, 1>(row, panel),
+                8 => self.tile::<L, 8, 1>(row, panel),
+                _ => unreachable!("tiles have 1 to 8 rows"),
+            }
+        }
+    }
+
+    /// As `tile` with two panels, for a number of rows in 4..=6.
+    ///
+    /// # Safety
+    /// As for `tile`.
+    #[inline(always)]
+    unsafe fn pair_of<L: Lanes>(&self, row: usize, rows: usize, panel: usize) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match rows {
+                4 => self.tile::<L, 4, 2>(row, panel),
+                5 => self.tile::<L, 5, 2>(row, panel),
+                6 => self.tile::<L, 6, 2>(row, panel),
+                _ => unreachable!("tiles over pairs have 4 to 6 rows"),
+            }
+        }
+    }
+
+    /// Rows `first..first + rows`, more than a tile has, over all panels of a range.
+    ///
+    /// # Safety
+    /// As for `tile`.
+    #[inline(always)]
+    unsafe fn pairs<L: Lanes>(&self, first: usize, rows: usize, panels: Range<usize>) {
+        for panel in panels.clone().step_by(2) {
+            // Tiles of as equal rows as can be: above 8 rows none has less than 4.
+            for_row_tiles(rows, L::PAIRED_TILE, |row, count| {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    if panel + 1 < panels.end {
+                        self.pair_of::<L>(first + row, count, panel);
+                    } else {
+                        self.tile_of::<L>(first + row, count, panel);
+                    }
+                }
+            });
         }
     }
 }
@@ -256,22 +369,17 @@ impl<F: QuantFormat> Task for Product<'_, F> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
         for panels in self.job.panel_chunks() {
+            if F::PAIRED && L::PAIRED_TILE > 0 && self.job.rows > L::TILE {
+                for_row_tiles(self.job.rows, PAIRED_ROWS, |row, rows| {
+                    // SAFETY: rows and panels come from the ranges of the job.
+                    unsafe { self.pairs::<L>(row, rows, panels.clone()) }
+                });
+                continue;
+            }
             for_row_tiles(self.job.rows, L::TILE, |row, rows| {
                 for panel in panels.clone() {
-                    // SAFETY: rows and panels come from the ranges of the job.
-                    unsafe {
-                        match rows {
-                            1 => self.tile::<L, 1>(row, panel),
-                            2 => self.tile::<L, 2>(row, panel),
-                            3 => self.tile::<L, 3>(row, panel),
-                            4 => self.tile::<L, 4>(row, panel),
-                            5 => self.tile::<L, 5>(row, panel),
-                            6 => self.tile::<L, 6>(row, panel),
-                            7 => self.tile::<L, 7>(row, panel),
-                            8 => self.tile::<L, 8>(row, panel),
-                            _ => unreachable!("tiles have 1 to 8 rows"),
-                        }
-                    }
+                    // SAFETY: as above.
+                    unsafe { self.tile_of::<L>(row, rows, panel) }
                 }
             });
         }

@@ -26,6 +26,7 @@ impl Lanes for Scalar {
     type Bytes = [u8; 64];
 
     const TILE: usize = 4;
+    const PAIRED_TILE: usize = 0;
 
     #[inline(always)]
     unsafe fn enter<T: Task>(task: T) {
@@ -163,20 +164,26 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
-    unsafe fn dot(sums: [i32; LANES], weights: [u8; 64], activations: *const u8) -> [i32; LANES] {
+    unsafe fn splat_four(from: *const u8) -> [u8; 64] {
         // SAFETY: 4 items are readable.
-        let activations = unsafe { read::<4>(activations) }.map(|v| i32::from(v as i8));
+        let four = unsafe { read::<4>(from) };
+        std::array::from_fn(|i| four[i % 4])
+    }
+
+    #[inline(always)]
+    unsafe fn dot(sums: [i32; LANES], weights: [u8; 64], activations: [u8; 64]) -> [i32; LANES] {
         std::array::from_fn(|lane| {
-            (0..4).fold(sums[lane], |sum, j| sum + i32::from(weights[4 * lane + j]) * activations[j])
+            (4 * lane..4 * lane + 4)
+                .fold(sums[lane], |sum, i| sum + i32::from(weights[i]) * i32::from(activations[i] as i8))
         })
     }
 
     #[inline(always)]
-    unsafe fn dot_centred(sums: [i32; LANES], weights: [u8; 64], activations: *const u8) -> [i32; LANES] {
-        // SAFETY: 4 items are readable.
-        let activations = unsafe { read::<4>(activations) }.map(|v| i32::from(v as i8));
+    unsafe fn dot_centred(sums: [i32; LANES], weights: [u8; 64], activations: [u8; 64]) -> [i32; LANES] {
         std::array::from_fn(|lane| {
-            (0..4).fold(sums[lane], |sum, j| sum + (i32::from(weights[4 * lane + j]) - 128) * activations[j])
+            (4 * lane..4 * lane + 4).fold(sums[lane], |sum, i| {
+                sum + (i32::from(weights[i]) - 128) * i32::from(activations[i] as i8)
+            })
         })
     }
 

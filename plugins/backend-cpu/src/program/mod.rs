@@ -8,6 +8,7 @@
 
 mod lower;
 mod memory;
+mod names;
 mod schedule;
 
 pub(crate) use lower::lower;
@@ -227,7 +228,16 @@ pub(crate) struct AttentionWork {
     pub rows: Live,
     /// Visible intervals of the rows, an intermediate: begins, then ends.
     pub visible: Id,
+    /// What spans of the context give, where threads share them, an intermediate.
+    pub parts: Id,
     pub out: Id,
+}
+
+impl AttentionWork {
+    /// Spans that the context of a sequence can have.
+    pub fn most_spans(&self) -> usize {
+        crate::kernels::attention::spans::span_of(self.table_shape[1].saturating_sub(1)) + 1
+    }
 }
 
 /// Causal convolution.
@@ -324,6 +334,8 @@ pub(crate) enum Kernel {
     Linear(Linear),
     RowsStore(RowsStore),
     Attention(AttentionWork),
+    /// Combines the spans of an attention where threads shared them; else there is nothing to do.
+    AttentionCombine(AttentionWork),
     Conv(ConvWork),
     Delta(DeltaWork),
     Replay(ReplayWork),
@@ -500,6 +512,9 @@ impl Kernel {
                 let caches = a.caches.map(|c| c.state);
                 [&[a.q, a.table, a.sequences, a.visible][..], &caches, a.sinks.as_slice()].concat()
             }
+            Self::AttentionCombine(a) => {
+                [&[a.parts, a.sequences, a.visible][..], a.sinks.as_slice()].concat()
+            }
             Self::RowsStore(s) => vec![s.x, s.cells],
             Self::Visible(a) => vec![a.sequences],
             Self::Conv(c) => [&[c.x, c.weight, c.sequences], c.rollback.as_slice()].concat(),
@@ -514,7 +529,8 @@ impl Kernel {
         match self {
             Self::Rows { chain, .. } => chain.iter().flat_map(|(kernel, _)| kernel.writes()).collect(),
             Self::Linear(l) => vec![l.out],
-            Self::Attention(a) => vec![a.out],
+            Self::Attention(a) => vec![a.out, a.parts],
+            Self::AttentionCombine(a) => vec![a.out],
             Self::RowsStore(s) => vec![s.state],
             Self::Visible(a) => vec![a.visible],
             Self::Conv(c) => vec![c.state, c.out],

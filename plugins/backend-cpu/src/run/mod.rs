@@ -4,6 +4,9 @@ mod checks;
 mod recurrent;
 mod rows;
 mod sequences;
+mod times;
+
+pub(crate) use times::KernelTimes;
 
 use crate::kernels::SharedSlice;
 use crate::kernels::kv::KvPlane;
@@ -54,6 +57,8 @@ pub(crate) struct BoundProgram {
     pub frequencies: Vec<RopeFrequencies>,
     pub poisoned: AtomicBool,
     pub quantized_rows: Arc<AtomicU64>,
+    /// What kernels take, if somebody wants to know.
+    pub times: Option<KernelTimes>,
 }
 
 /// The memory of one run.
@@ -152,6 +157,7 @@ impl Run<'_> {
             },
             Kernel::RowsStore(work) => work.width.div_ceil(STORE_COLUMNS),
             Kernel::Attention(work) => self.attention_chunks(work),
+            Kernel::AttentionCombine(work) => self.combine_chunks(work),
             Kernel::Conv(work) => self.conv_chunks(work),
             Kernel::Delta(work) => self.delta_chunks(work),
             Kernel::Replay(work) => self.replay_chunks(work),
@@ -188,6 +194,7 @@ impl Run<'_> {
             }
             Kernel::RowsStore(work) => self.rows_store(work, chunk),
             Kernel::Attention(work) => self.attention(work, chunk, thread),
+            Kernel::AttentionCombine(work) => self.combine(work, chunk, thread),
             Kernel::Conv(work) => self.conv(work, chunk),
             Kernel::Delta(work) => self.delta(work, chunk, thread),
             Kernel::Replay(work) => self.replay(work, chunk),
@@ -252,6 +259,9 @@ impl Work for BoundProgram {
         for &counter in &self.program.counters {
             run.counter(counter).store(0, Ordering::Relaxed);
         }
+        if let Some(times) = &self.times {
+            times.begin();
+        }
     }
 
     fn chunks(&self, phase: usize, slot: u32) -> usize {
@@ -262,10 +272,13 @@ impl Work for BoundProgram {
     fn run(&self, phase: usize, chunk: usize, slot: u32, thread: usize) {
         let run = Run { bound: self, slot: slot as usize };
         let mut chunk = chunk;
-        for kernel in &self.program.phases[phase] {
+        for (index, kernel) in self.program.phases[phase].iter().enumerate() {
             let chunks = run.chunks(kernel);
             if chunk < chunks {
-                return run.run(kernel, chunk, thread);
+                return match &self.times {
+                    None => run.run(kernel, chunk, thread),
+                    Some(times) => times.measure(phase, index, || run.run(kernel, chunk, thread)),
+                };
             }
             chunk -= chunks;
         }

@@ -76,7 +76,9 @@ pub fn run(args: &BenchArgs, app: &mut App) -> Result<Exit, Failure> {
     let lanes = plans.into_iter().map(|plan| Lane::new(plan, &setup, app));
     let mut lanes = lanes.collect::<Result<Vec<_>, _>>()?;
     interrupt.heed();
-    let complete = measure::measure(args, &setup, &tasks, &mut lanes, &interrupt, &mut report, app)?;
+    let measured = measure::measure(args, &setup, &tasks, &mut lanes, &interrupt, &mut report, app);
+    lanes.iter().for_each(|lane| setup.remember_panics(&lane.engine));
+    let complete = measured?;
     let in_rounds = widths::in_rounds(&lanes);
     // Their memory is needed for another engine.
     drop(lanes);

@@ -20,7 +20,7 @@ use paceline_plugin_api::{Error, Result};
 use std::collections::HashMap;
 
 /// Names the arithmetic of all kernels; changes when any kernel's bits change.
-const NUMERICS_FAMILY: &str = "cpu kernels 1";
+const NUMERICS_FAMILY: &str = "cpu kernels 2";
 
 /// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
 pub(crate) fn lower(graph: Graph, capabilities: Capabilities, layouts: &[WeightLayout]) -> Result<CpuPlan> {

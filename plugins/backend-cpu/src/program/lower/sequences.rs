@@ -1,6 +1,7 @@
 //! Nodes that know positions or sequences: rotation, caches and tables, attention, convolution, the delta rule.
 
 use super::{Lowered, Lowering};
+use crate::kernels::attention::{MOST_SHARED_ROWS, part_floats};
 use crate::kernels::conv::MAX_TAPS;
 use crate::kernels::kv::BLOCK;
 use crate::kernels::rope::RopePairing;
@@ -145,7 +146,7 @@ impl Lowering<'_> {
             None => self.intermediate(rows.max * 2 * size_of::<i32>()),
         };
         let softcap = attributes.float("softcap") as f32;
-        let work = AttentionWork {
+        let mut work = AttentionWork {
             q: self.elements(node.inputs[0])?,
             caches: [self.cache(node.inputs[1])?, self.cache(node.inputs[2])?],
             table: node.inputs[3].index(),
@@ -160,13 +161,17 @@ impl Lowering<'_> {
             heads: value.shape.dims()[1] as usize,
             rows,
             visible,
+            parts: 0,
             out: self.output(node.outputs[0])?,
         };
+        let part = work.most_spans() * work.heads * part_floats(work.caches[0].width);
+        work.parts = self.intermediate(rows.max.min(MOST_SHARED_ROWS) * part * size_of::<f32>());
         if known.is_none() {
             self.visible.insert(key, visible);
             self.kernels.push(Kernel::Visible(work.clone()));
         }
-        self.kernels.push(Kernel::Attention(work));
+        self.kernels.push(Kernel::Attention(work.clone()));
+        self.kernels.push(Kernel::AttentionCombine(work));
         Ok("attention over blocks of 256")
     }
 

@@ -3,6 +3,7 @@
 use bench_measure::{Job, Measurement, Result};
 use std::env::consts::EXE_SUFFIX;
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 pub struct EngineProcess {
@@ -13,10 +14,15 @@ pub struct EngineProcess {
     answers: BufReader<ChildStdout>,
 }
 
+/// Path of a program that lies beside this one.
+pub fn path_beside(program: &str) -> Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name(format!("{program}{EXE_SUFFIX}")))
+}
+
 impl EngineProcess {
     /// Starts a program that lies beside this one.
     pub fn start(program: &str, job: &Job) -> Result<Self> {
-        let path = std::env::current_exe()?.with_file_name(format!("{program}{EXE_SUFFIX}"));
+        let path = path_beside(program)?;
         let mut child = Command::new(&path)
             .args(job.to_arguments_on_request())
             .stdin(Stdio::piped())

@@ -4,6 +4,7 @@
 //! llama.cpp in even rounds, llama.cpp and ours in odd ones, so that what else the machine does meets both alike.
 
 mod engine_process;
+mod perplexity;
 mod report;
 mod statistics;
 
@@ -31,6 +32,10 @@ struct Arguments {
     /// Tokens to generate.
     #[arg(long, default_value_t = 96)]
     generate: usize,
+    /// Compares how well both predict the text whose token ids this file has, as `paceline tokenize` writes them, instead
+    /// of speed, in windows of `--prompt` tokens.
+    #[arg(long, conflicts_with_all = ["json", "rounds", "generate"])]
+    perplexity: Option<PathBuf>,
     /// Writes all samples to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -38,6 +43,19 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if let Some(ids) = &arguments.perplexity {
+        let job = |model: &PathBuf| Job {
+            model: model.clone(),
+            threads: arguments.threads[0],
+            prompt: arguments.prompt,
+            generate: 2,
+            repetitions: 0,
+            on_request: false,
+            perplexity: None,
+        };
+        let jobs: Vec<Job> = arguments.models.iter().map(job).collect();
+        return perplexity::compare(&jobs, ids);
+    }
     let mut report = Report::begin();
     for model in &arguments.models {
         for &threads in &arguments.threads {
@@ -48,6 +66,7 @@ fn main() -> Result<()> {
                 generate: arguments.generate,
                 repetitions: 0,
                 on_request: true,
+                perplexity: None,
             };
             eprintln!("{} with {threads} threads", model.display());
             report.rows.push(take_turns(&job, arguments.rounds)?);

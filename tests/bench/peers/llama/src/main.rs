@@ -95,6 +95,42 @@ impl Engine for LlamaCpp {
         }
         Ok(Repetition { prompt_time, generation_time: start.elapsed(), ids })
     }
+
+    fn logits(&mut self, ids: &[u32], receive: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
+        // SAFETY: the context is valid and has a memory.
+        unsafe { llama::llama_memory_clear(llama::llama_get_memory(self.context), true) };
+        let count = i32::try_from(ids.len())?;
+        // SAFETY: the batch has room for `count` tokens of one sequence each, all of which are written before it is used;
+        // it is freed once.
+        unsafe {
+            let mut batch = llama::llama_batch_init(count, 0, 1);
+            batch.n_tokens = count;
+            for (index, &id) in ids.iter().enumerate() {
+                *batch.token.add(index) = id.cast_signed();
+                *batch.pos.add(index) = index as i32;
+                *batch.n_seq_id.add(index) = 1;
+                **batch.seq_id.add(index) = 0;
+                *batch.logits.add(index) = 1;
+            }
+            let status = llama::llama_decode(self.context, batch);
+            llama::llama_batch_free(batch);
+            if status != 0 {
+                return Err(format!("llama_decode failed with {status}").into());
+            }
+        }
+        for index in 0..count {
+            // SAFETY: each token of the batch has logits, one per token of the vocabulary, valid until the next call.
+            let logits = unsafe {
+                let logits = llama::llama_get_logits_ith(self.context, index);
+                if logits.is_null() {
+                    return Err("llama.cpp gave no logits".into());
+                }
+                std::slice::from_raw_parts(logits, self.vocabulary)
+            };
+            receive(index as usize, logits)?;
+        }
+        Ok(())
+    }
 }
 
 impl Drop for LlamaCpp {

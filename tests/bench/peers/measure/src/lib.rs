@@ -2,13 +2,17 @@
 //!
 //! A program for one engine implements [`Engine`] and calls [`serve`]. It prints one [`Measurement`] a line, either
 //! as many as its arguments ask for, or one for each line that it reads, so that another program can let several
-//! engines take turns with their models loaded.
+//! engines take turns with their models loaded; or, where it is asked for, one [`Perplexity`] of a text.
+
+mod perplexity;
+
+pub use perplexity::Perplexity;
 
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -38,12 +42,29 @@ pub struct Job {
     /// Measure once for each line on standard input, from the first on, instead.
     #[arg(long)]
     pub on_request: bool,
+    /// Measure how well the text is predicted whose token ids this file has, as `paceline tokenize` writes them, instead,
+    /// in windows of `--prompt` tokens.
+    #[arg(long, conflicts_with = "on_request")]
+    pub perplexity: Option<PathBuf>,
 }
 
 impl Job {
     /// Positions that the context needs.
     pub fn context(&self) -> u32 {
         u32::try_from(self.prompt + self.generate).unwrap_or(u32::MAX)
+    }
+
+    /// Outputs of a run that all rows have.
+    pub fn outputs(&self) -> u32 {
+        if self.perplexity.is_some() { 64 } else { 1 }
+    }
+
+    /// The job as arguments of a program that measures the perplexity of a text.
+    pub fn to_arguments_for_perplexity(&self, ids: &Path) -> Vec<String> {
+        let mut arguments = self.to_arguments_on_request();
+        arguments.retain(|argument| argument != "--on-request");
+        arguments.push(format!("--perplexity={}", ids.display()));
+        arguments
     }
 
     /// The job as arguments of a program that measures on request.
@@ -105,6 +126,12 @@ pub trait Engine {
     /// # Errors
     /// Whatever the engine reports.
     fn repeat(&mut self, prompt: &[u32], generate: usize) -> Result<Repetition>;
+
+    /// Processes ids in an empty sequence and gives out the logits after each, in their order.
+    ///
+    /// # Errors
+    /// Whatever the engine or the receiver reports.
+    fn logits(&mut self, ids: &[u32], receive: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()>;
 }
 
 /// The ids of a prompt: the same for all engines, scattered, without meaning.
@@ -126,6 +153,10 @@ pub fn serve<E: Engine>(name: &str, load: impl FnOnce(&Job) -> Result<E>) -> Res
     let start = Instant::now();
     let mut engine = load(&job)?;
     let load_seconds = start.elapsed().as_secs_f64();
+    if let Some(ids) = &job.perplexity {
+        let ids = perplexity::read_ids(ids)?;
+        return print_line(&Perplexity::measure(name, &mut engine, &ids, job.prompt)?);
+    }
     let prompt = prompt_ids(job.prompt);
     let measure = |engine: &mut E| -> Result<()> {
         let repetition = engine.repeat(&prompt, job.generate)?;
@@ -167,7 +198,7 @@ pub fn source_revision() -> String {
     }
 }
 
-fn print_line(measurement: &Measurement) -> Result<()> {
+fn print_line(measurement: &impl Serialize) -> Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, measurement)?;
     writeln!(out)?;

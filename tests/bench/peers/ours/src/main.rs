@@ -4,7 +4,7 @@
 use paceline_backend_cpu as _;
 
 use bench_measure::{Engine, Job, Repetition, Result, serve, source_revision};
-use paceline_engine::{EngineOptions, GenerationOptions, Model, Sampler, SamplerOptions};
+use paceline_engine::{EngineOptions, GenerationOptions, Model, Rows, Sampler, SamplerOptions, Want};
 use paceline_gguf::{Gguf, OpenOptions};
 use paceline_registry::Registry;
 use std::ops::ControlFlow;
@@ -26,6 +26,7 @@ impl Ours {
         let options = EngineOptions {
             settings: vec![("threads".into(), job.threads.to_string())],
             context: Some(job.context()),
+            outputs: job.outputs(),
             ..EngineOptions::default()
         };
         let engine = paceline_engine::Engine::new(Model::new(gguf)?, &backend, options, &mut |_, _| {})?;
@@ -57,6 +58,21 @@ impl Engine for Ours {
         )?;
         self.engine.end_sequence(sequence);
         Ok(Repetition { prompt_time: report.prompt_time, generation_time: report.generation_time, ids })
+    }
+
+    fn logits(&mut self, ids: &[u32], receive: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
+        let sequence = self.engine.new_sequence()?;
+        let mut done = 0;
+        for tokens in ids.chunks(self.engine.most_outputs()) {
+            let rows = Rows { sequence, tokens, outputs: tokens.len() };
+            let outputs = self.engine.run(&[rows], Want::Logits)?;
+            for index in 0..outputs.len() {
+                receive(done + index, outputs.logits(index).ok_or("there are no logits")?)?;
+            }
+            done += tokens.len();
+        }
+        self.engine.end_sequence(sequence);
+        Ok(())
     }
 }
 
