@@ -28,7 +28,7 @@ fn the_request_ends_and_the_engine_says_that_it_is_of_no_use() {
         [error.to_string(), cause.unwrap_or_default()].join(": ")
     };
     insta::assert_snapshot!(run(), @"backend `sim`: running a step: the wait timed out");
-    insta::assert_snapshot!(run(), @"an earlier launch on backend `sim` did not end in time; make a new engine: ");
+    insta::assert_snapshot!(run(), @"backend `sim`: running a step: an earlier launch did not end in time; make a new engine");
     drop(engine);
     // The launch ends after its request did, and finds its memory as it was.
     std::thread::sleep(Duration::from_millis(600));

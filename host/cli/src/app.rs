@@ -98,6 +98,7 @@ impl App {
             disabled: plugins.map(|it| it.disabled.clone()).unwrap_or_default(),
             cache: environment.cache_directory(),
             installed: environment.user_plugin_directory(),
+            signatures: plugins.map(|it| it.signatures.clone()).unwrap_or_default(),
             prober: prober(),
         })
     }

@@ -1,9 +1,12 @@
 //! Picks backends, and checks that settings are for one that is used.
 
-use paceline_plugin_api::client::BackendClient;
-use paceline_registry::{Candidate, Candidates, Error, Plugin, PluginKind, Registry};
+use std::path::PathBuf;
 
-use crate::app::{App, among_backends};
+use paceline_plugin_api::client::BackendClient;
+use paceline_registry::settings::PluginSet;
+use paceline_registry::{Candidate, Candidates, Error, KnownBackend, Plugin, PluginKind, Registry};
+
+use crate::app::{App, among_backends, prober};
 use crate::args::SettingArg;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -27,8 +30,9 @@ pub fn choose(
     registry: &mut Registry,
     candidates: &mut Candidates,
     wanted: Option<&str>,
-    preferred: &[String],
+    plugins: &PluginSet,
 ) -> Result<Chosen, Failure> {
+    let preferred = &plugins.backends;
     let ids = ids(registry, candidates, preferred);
     let mut not_used = Vec::new();
     let mut backend = match wanted {
@@ -48,7 +52,12 @@ pub fn choose(
             }
             None => match first_with_device(registry, candidates, &id)? {
                 Ok(usable) => backend = Some(usable),
-                Err(reason) => not_used.push((id, reason)),
+                Err(reason) => {
+                    if let (true, Some(place)) = (reason == NOT_INSTALLED, plugins.asked_at.get(&id)) {
+                        warn_of_missing(&id, &place.to_string());
+                    }
+                    not_used.push((id, reason));
+                }
             },
         }
     }
@@ -83,9 +92,50 @@ fn load(registry: &mut Registry, candidates: &mut Candidates, id: &str) -> Resul
     // What the user named is there, and is not asked for its devices before it is used.
     if !registry.find(id).is_ok_and(|plugin| plugin.origin.path().is_some()) {
         let loaded = registry.load_backend(candidates, id);
-        loaded.map_err(|error| among_backends(error, registry, candidates))?;
+        loaded.map_err(|error| match error {
+            Error::Unknown { searched, .. } if KnownBackend::find(id).is_some() => missing(id, &searched),
+            error => among_backends(error, registry, candidates).into(),
+        })?;
     }
     Ok(registry.backend(Some(id))?)
+}
+
+/// A backend was asked for that is known by name, and its plugin is not there: what is missing, and what to do.
+fn missing(id: &str, searched: &[PathBuf]) -> Failure {
+    let Some(known) = KnownBackend::find(id) else {
+        return Failure::new(Exit::Plugin, format!("there is no plugin `{id}`"));
+    };
+    let message = format!("backend `{id}` cannot be used: no plugin for {} is installed", known.devices);
+    let searched = searched.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    let failure = Failure::new(Exit::Plugin, message).detail("searched", searched);
+    let install = "install the plugin with `paceline plugins install FILE`";
+    let Some(Ok(search)) = prober().map(|prober| known.find_driver(&prober)) else {
+        return failure.hint(install);
+    };
+    let failure = failure.detail("driver", search.text());
+    match search.found {
+        Some(_) => failure.hint(install),
+        None => failure.hint(format!(
+            "install {} first, then {}; `paceline doctor` shows both",
+            known.driver,
+            install.trim_start_matches("install ")
+        )),
+    }
+}
+
+/// A file of a site or a user prefers a backend that is not there.
+fn warn_of_missing(id: &str, place: &str) {
+    let Some(known) = KnownBackend::find(id) else {
+        return tracing::warn!(
+            "backend `{id}` is preferred by {place}, and passed over: there is no such plugin"
+        );
+    };
+    let driver = prober().and_then(|prober| known.find_driver(&prober).ok());
+    let driver = driver.map_or_else(String::new, |search| format!("; driver: {}", search.text()));
+    tracing::warn!(
+        "backend `{id}` is preferred by {place}, and passed over: no plugin for {} is installed{driver}",
+        known.devices
+    );
 }
 
 /// A backend that has a device, or why it cannot be used. That a newer file would take the place of a built-in one and

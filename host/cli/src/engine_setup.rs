@@ -1,5 +1,7 @@
 //! Puts a model on a backend, for commands that run it.
 
+mod recovery;
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +12,7 @@ use paceline_engine::{Engine, EngineError, EngineOptions, MemoryPlan, Model};
 use paceline_gguf::Gguf;
 use paceline_plugin_api::ErrorKind;
 use paceline_plugin_api::client::BackendClient;
-use paceline_registry::settings::{Given, Offer, Schema, Strategy};
+use paceline_registry::settings::{Given, Offer, PluginSet, Schema, Strategy};
 use paceline_registry::{Candidates, Registry};
 use paceline_text::Tokenizer;
 use serde_json::{Map, Value, json};
@@ -22,9 +24,11 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::model_source::ModelSource;
 use crate::printer::Unit;
-use crate::resolution::{CONTEXT, Resolved, Sources, model_facts, offer};
+use crate::resolution::{CONTEXT, Resolved, Sources, Subject, drafter_facts, model_facts, offer};
 use crate::strategies::{self, Strategies};
 use crate::{text, tokenizer};
+
+pub use recovery::Recovery;
 
 /// Outputs of a run when every row has one: more is faster, and takes memory for as many rows of logits.
 pub const EVAL_OUTPUTS: u32 = 64;
@@ -36,11 +40,13 @@ pub struct Setup {
     /// The model.
     pub model: Model,
     /// Its tokenizer.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     /// Backends that run nothing, and why.
     pub not_used: Vec<(String, String)>,
     /// What the command line sets.
     pub given: Vec<Given>,
+    /// Devices that failed while the model ran, and what went on in their places.
+    pub recoveries: Vec<Recovery>,
     registry: Registry,
     candidates: Candidates,
     sources: Sources,
@@ -48,6 +54,16 @@ pub struct Setup {
     device: Device,
     /// Backends to which the run may go when this one fails.
     fallback: Vec<String>,
+    /// Rollback strategies that are preferred, in order.
+    rollbacks: Vec<String>,
+    /// The backend was asked for on the command line, so that no other one takes its place.
+    is_asked_for: bool,
+    /// Backends that failed while the model ran.
+    failed: BTreeSet<String>,
+    /// Tokens that sequences held each time a device was opened again.
+    reopened: Vec<usize>,
+    /// Plugins that are remembered as they panicked.
+    panicked: RefCell<BTreeSet<String>>,
     /// Warnings that were written: engines of one command share most of them.
     warned: RefCell<BTreeSet<String>>,
 }
@@ -126,35 +142,44 @@ impl Setup {
         let source = ModelSource::resolve(&model.model)?;
         let (mut registry, mut candidates) = app.plugins()?;
         let config = app.config()?;
-        let wanted = args.backend.backend.as_deref();
+        let wanted = wanted_backend(args)?;
         let Chosen { backend, not_used } =
-            backends::choose(&mut registry, &mut candidates, wanted, &config.plugins.backends)?;
-        choices.iter().try_for_each(|choice| strategies::load(&mut registry, &candidates, choice))?;
+            backends::choose(&mut registry, &mut candidates, wanted, &config.plugins)?;
+        let preferred = &config.plugins.rollbacks;
+        choices
+            .iter()
+            .try_for_each(|choice| strategies::load(&mut registry, &candidates, choice, preferred))?;
         let sources = Sources::new(config, &registry, &candidates)?;
         let given = given(args, context, backend.plugin());
         // What is typed wrong is said before a large file is read.
         sources.resolver(&given)?;
-        let device = device(&registry, &backend, args.device.unwrap_or(0))?;
+        let index = args.device.as_ref().map_or(0, |device| device.index);
+        let device = device(&registry, &backend, index)?;
         let fallback = if wanted.is_some() { Vec::new() } else { config.plugins.fallback.clone() };
         let _working = app.printer.working(format_args!("reading {source}"));
         let gguf = source.open()?;
         let tokenizer = tokenizer::build(&gguf, &source)?;
         let weight_types = registry.find(backend.plugin())?.weight_types().to_vec();
         let model = Model::new(Arc::new(gguf))?.with_weight_types(&weight_types);
-        let warned = RefCell::default();
         Ok(Self {
             source,
             model,
-            tokenizer,
+            tokenizer: Arc::new(tokenizer),
             not_used,
             given,
+            recoveries: Vec::new(),
             registry,
             candidates,
             sources,
             backend,
             device,
             fallback,
-            warned,
+            rollbacks: config.plugins.rollbacks.clone(),
+            is_asked_for: wanted.is_some(),
+            failed: BTreeSet::new(),
+            reopened: Vec::new(),
+            panicked: RefCell::default(),
+            warned: RefCell::default(),
         })
     }
 
@@ -164,21 +189,29 @@ impl Setup {
             let own = |key: &str| key.strip_prefix(id).is_some_and(|rest| rest.starts_with('.'));
             self.given.iter().any(|given| own(&given.key))
         };
-        strategies::choose(&self.registry, choice, &is_set, draft, &self.model)
+        strategies::choose(&self.registry, choice, &is_set, draft, &self.model, &self.rollbacks)
     }
 
     /// Finds the settings of a context with these strategies and what the command line gives for it.
-    pub fn context(&self, mut strategies: Strategies, given: Vec<Given>) -> Result<Context, Failure> {
-        let model = model_facts(&self.model, strategies.with_model());
-        let trained = self.model.shape().context;
+    pub fn context(&self, mut strategies: Strategies, mut given: Vec<Given>) -> Result<Context, Failure> {
+        strategies.add_given(&mut given);
         let possible = strategies.possible();
-        let mut resolved = self.sources.resolve(&given, model, &self.device.offer, trained, &possible)?;
+        let subject = Subject {
+            model: model_facts(&self.model, strategies.with_model(), strategies.rollback_in_sight()),
+            trained: self.model.shape().context,
+            strategies: &possible,
+            drafter: strategies.with_file().map(|(id, gguf)| (id.to_owned(), drafter_facts(gguf, id))),
+        };
+        let mut resolved = self.sources.resolve(&given, subject, &self.device.offer)?;
+        for (key, because) in &strategies.refused {
+            resolved.refuse(key, because)?;
+        }
         strategies.configure(&self.registry, &mut resolved)?;
         let defaults = EngineOptions::default();
         let seconds = resolved.number("launch_timeout").map(|it| Duration::from_secs(it.into()));
         let options = EngineOptions {
             device: self.device.index,
-            settings: resolved.resolution.settings_of(self.backend.plugin()),
+            settings: resolved.settings_of(self.backend.plugin()),
             context: resolved.number(CONTEXT),
             sequences: resolved.number("sequences").unwrap_or(defaults.sequences),
             microbatch: resolved.number("microbatch").unwrap_or(defaults.microbatch),
@@ -189,10 +222,13 @@ impl Setup {
         Ok(Context { strategies, resolved, given, options })
     }
 
-    /// Leaves out what an engine could not be made with, if nobody asked for it, and finds the settings anew. False if
-    /// nothing can be left out, so that the error is the user's.
+    /// Leaves out what an engine could not be made with, if nobody asked for it: settings by rules, then strategies; and finds
+    /// the settings anew. False if nothing can be left out, so that the error is the user's.
     fn leave_out(&self, context: &mut Context, error: &EngineError) -> Result<bool, Failure> {
-        if !context.strategies.leave_out(error) {
+        error.panic().iter().for_each(|panic| self.remember(panic));
+        // What only rules say gives way before the plugin does.
+        let refused = context.strategies.refuse_rules(error, &context.resolved);
+        if !refused && !context.strategies.leave_out(error) {
             return Ok(false);
         }
         *context = self.context(context.strategies.clone(), context.given.clone())?;
@@ -208,6 +244,12 @@ impl Setup {
             Some((id, _)) => id == self.backend.plugin() || possible.contains(id),
         };
         self.given.iter().filter(has_effect).cloned().collect()
+    }
+
+    /// Backends that may take the place of the one in use, in order.
+    pub fn fallback(&self) -> Vec<String> {
+        let others = self.fallback.iter().filter(|id| *id != self.backend.plugin());
+        others.filter(|id| !self.failed.contains(*id)).cloned().collect()
     }
 
     /// All settings that there are.
@@ -289,9 +331,11 @@ impl Setup {
     /// Puts the model on the first device of another backend.
     fn move_to(&mut self, id: &str, context: &mut Context) -> Result<(), Failure> {
         let Chosen { backend, .. } =
-            backends::choose(&mut self.registry, &mut self.candidates, Some(id), &[])?;
+            backends::choose(&mut self.registry, &mut self.candidates, Some(id), &PluginSet::default())?;
+        let failed = self.backend.plugin().to_owned();
         self.device = device(&self.registry, &backend, 0)?;
         self.backend = backend;
+        self.hand_over(context, &failed, id);
         let weight_types = self.registry.find(id)?.weight_types().to_vec();
         self.model = self.model.clone().with_weight_types(&weight_types);
         *context = self.context(context.strategies.clone(), context.given.clone())?;
@@ -361,6 +405,7 @@ impl Setup {
 
     /// An error of making an engine, with the file of the plugin that it is about.
     fn not_loaded(&self, error: EngineError, strategies: &Strategies, app: &App) -> Failure {
+        error.panic().iter().for_each(|panic| self.remember(panic));
         let plugin = match &error {
             EngineError::StrategyRefused { plugin, .. } | EngineError::Strategy { plugin, .. } => plugin,
             _ => self.backend.plugin(),
@@ -398,6 +443,7 @@ impl Setup {
 
     /// An error of the engine, with what to do about it in terms of this program's options.
     pub fn failure(&self, error: EngineError) -> Failure {
+        error.panic().iter().for_each(|panic| self.remember(panic));
         let trained = self.model.shape().context as usize;
         let hint = match &error {
             &EngineError::PromptTooLong { tokens, context } if context < trained && tokens < trained => {
@@ -449,6 +495,18 @@ impl Context {
     /// The settings that the backend gets.
     pub fn of_backend(&self) -> &[(String, String)] {
         &self.options.settings
+    }
+}
+
+/// The backend that the command line asks for, by its name or that of a device.
+fn wanted_backend(args: &EngineArgs) -> Result<Option<&str>, Failure> {
+    let of_device = args.device.as_ref().and_then(|device| device.backend.as_deref());
+    match (args.backend.backend.as_deref(), of_device) {
+        (Some(backend), Some(other)) if backend != other => {
+            let message = format!("`--backend {backend}` and `--device {other}:…` ask for two backends");
+            Err(Failure::new(Exit::Usage, message).hint("leave one of them out"))
+        }
+        (backend, other) => Ok(backend.or(other)),
     }
 }
 

@@ -54,6 +54,12 @@ impl Failure {
         self
     }
 
+    /// Adds a line with a label of its own.
+    pub fn detail(mut self, label: &'static str, text: impl Into<String>) -> Self {
+        self.details.push((label, text.into()));
+        self
+    }
+
     /// Adds what to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -76,6 +82,16 @@ impl Failure {
         let details = self.details.iter().map(|(label, text)| (*label, text.as_str()));
         let hint = self.hint.iter().map(|hint| ("hint", hint.as_str()));
         message.into_iter().chain(details).chain(hint)
+    }
+
+    /// All that went wrong, without what to do, on one line.
+    pub fn in_one_line(&self) -> String {
+        let told = self.lines().filter(|(label, _)| !["hint", "searched"].contains(label));
+        let part = |(label, text): (&str, &str)| match label {
+            "error" | "cause" => text.to_owned(),
+            _ => format!("{label} {text}"),
+        };
+        told.map(part).collect::<Vec<_>>().join(": ")
     }
 
     /// Output that could not be written.

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use paceline_engine::{LayerKind, Model, ModelShape};
+use paceline_gguf::Gguf;
 use paceline_plugin_api::backend::{DeviceInfo, DeviceKind};
 use paceline_plugin_api::graph::DType;
 use paceline_registry::settings::{
-    self, ConfigFile, ContextFacts, DrafterPlace, Fault, Faults, Given, ModelFacts, Offer, Placement,
-    Resolution, Resolver, Schema, Value,
+    self, ConfigFile, ContextFacts, Decided, DrafterPlace, Fault, Faults, Given, ModelFacts, Offer,
+    Placement, Resolution, Resolver, Role, Schema, Value,
 };
 use paceline_registry::{Candidates, Descriptor, Environment, Plugin, Registry, semver};
 
@@ -36,10 +37,33 @@ pub struct Sources {
 pub struct Resolved {
     /// What is true of the context.
     pub facts: ContextFacts,
-    /// The settings.
+    /// The settings, but for those of a drafter that has facts of its own.
     pub resolution: Resolution,
+    /// What there is of a drafter with a model of its own.
+    pub drafter: Option<ResolvedDrafter>,
     /// What has no effect although nothing is wrong with it.
     pub notes: Vec<String>,
+}
+
+/// A drafter with a model of its own: it is placed, and its settings are found, by what is true of that.
+#[derive(Clone)]
+pub struct ResolvedDrafter {
+    /// What is true of the drafter's model.
+    pub facts: ContextFacts,
+    /// The strategy's own settings.
+    pub resolution: Resolution,
+}
+
+/// A model, and the strategies that may guess for it.
+pub struct Subject<'a> {
+    /// The model.
+    pub model: ModelFacts,
+    /// Positions that it was trained for.
+    pub trained: u32,
+    /// The strategies.
+    pub strategies: &'a BTreeSet<String>,
+    /// The strategy that has a model of its own, and that one.
+    pub drafter: Option<(String, ModelFacts)>,
 }
 
 impl Sources {
@@ -60,34 +84,45 @@ impl Sources {
         Resolver::new(self.schema.clone(), &self.files, &[&self.environment, given].concat())
     }
 
-    /// Places all layers on one device and finds the settings. `strategies` are those that the context may use.
+    /// Places all layers on one device, those of a drafter's model too, and finds the settings.
     pub fn resolve(
         &self,
         given: &[Given],
-        model: ModelFacts,
+        subject: Subject<'_>,
         device: &Offer,
-        trained: u32,
-        strategies: &BTreeSet<String>,
     ) -> Result<Resolved, Failure> {
         let resolver = self.resolver(given)?;
-        let before = resolver.before_placement(&model)?;
-        let layers = model.layers.len();
-        let place = match model.drafter_kind {
-            Some(_) => DrafterPlace::SameDevice,
-            None => DrafterPlace::None,
+        let Subject { model, trained, strategies, drafter } = subject;
+        let place = |model: ModelFacts| -> Result<(ContextFacts, Resolution), Failure> {
+            let before = resolver.before_placement(&model)?;
+            let place = match model.drafter_kind {
+                Some(_) => DrafterPlace::SameDevice,
+                None => DrafterPlace::None,
+            };
+            let (layers, [keys, values]) = (model.layers.len(), kv_types(&before).map(|it| it.to_string()));
+            let placement = Placement::new(model)
+                .layers(0..layers, device)
+                .sequences(number(&before, "sequences").unwrap_or(1).into())
+                .context(number(&before, CONTEXT).unwrap_or(trained.min(DEFAULT_CONTEXT)).into())
+                .kv_types(&keys, &values)
+                .drafter_place(place);
+            let facts = placement.commit().map_err(|fault| {
+                Failure::new(Exit::Failed, "the layers cannot be placed").caused_by(&fault)
+            })?;
+            let resolution = resolver.on_placement(&facts, strategies, &before)?;
+            Ok((facts, resolution))
         };
-        let [keys, values] = kv_types(&before).map(|it| it.to_string());
-        let placement = Placement::new(model)
-            .layers(0..layers, device)
-            .sequences(number(&before, "sequences").unwrap_or(1).into())
-            .context(number(&before, CONTEXT).unwrap_or(trained.min(DEFAULT_CONTEXT)).into())
-            .kv_types(&keys, &values)
-            .drafter_place(place);
-        let facts = placement
-            .commit()
-            .map_err(|fault| Failure::new(Exit::Failed, "the layers cannot be placed").caused_by(&fault))?;
-        let resolution = resolver.on_placement(&facts, strategies, &before)?;
-        Ok(Resolved { facts, resolution, notes: self.notes(&resolver) })
+        let (facts, mut resolution) = place(model)?;
+        let drafter = match drafter {
+            None => None,
+            Some((plugin, model)) => {
+                let (facts, mut own) = place(model)?;
+                resolution.leave_to(&plugin);
+                own.keep_only(&plugin);
+                Some(ResolvedDrafter { facts, resolution: own })
+            }
+        };
+        Ok(Resolved { facts, resolution, drafter, notes: self.notes(&resolver) })
     }
 
     /// What has no effect although nothing is wrong with it, a sentence each.
@@ -101,8 +136,32 @@ impl Sources {
 impl Resolved {
     /// What is to be told in any case: what was asked for in vain.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        let overridden = self.resolution.overridden();
-        overridden.into_iter().map(|it| it.to_string()).chain(self.notes.iter().cloned())
+        let overridden = self.resolutions().flat_map(Resolution::overridden);
+        overridden.map(|it| it.to_string()).chain(self.notes.iter().cloned())
+    }
+
+    fn resolutions(&self) -> impl Iterator<Item = &Resolution> {
+        self.drafter.iter().map(|drafter| &drafter.resolution).chain([&self.resolution])
+    }
+
+    /// What a plugin gets.
+    pub fn settings_of(&self, plugin: &str) -> Vec<(String, String)> {
+        self.resolutions().flat_map(|resolution| resolution.settings_of(plugin)).collect()
+    }
+
+    /// A plugin's settings whose values only rules say, and that have others.
+    pub fn set_by_rules(&self, plugin: &str) -> Vec<&Decided> {
+        let of_plugin = self.resolutions().flat_map(Resolution::settings);
+        of_plugin.filter(|it| it.owner.plugin() == Some(plugin) && it.can_be_refused()).collect()
+    }
+
+    /// Says that the value of a setting cannot be had, so that the next one counts.
+    pub fn refuse(&mut self, key: &str, because: &str) -> Result<(), Fault> {
+        let own = self.drafter.as_mut().map(|drafter| &mut drafter.resolution);
+        match own.filter(|resolution| resolution.get(key).is_some()) {
+            Some(resolution) => resolution.refuse(key, because),
+            None => self.resolution.refuse(key, because),
+        }
     }
 
     /// Whether somebody asked for exactly the value that a setting has.
@@ -190,8 +249,27 @@ fn descriptor<'a>(
     of_file.and_then(|file| file.descriptor.as_ref()).or_else(|| built_in.and_then(|it| it.descriptor()))
 }
 
-/// What is known of a model before it is placed. `drafter` is the strategy that drafts with a model or a block.
-pub fn model_facts(model: &Model, drafter: Option<&str>) -> ModelFacts {
+/// Layers of a drafter that are believed to be there: a file may say anything.
+const MOST_DRAFTER_LAYERS: u32 = 1024;
+
+/// What is known of a drafter's own model before it is placed. Whether the strategy can work with it, that says itself.
+pub fn drafter_facts(gguf: &Gguf, drafter: &str) -> ModelFacts {
+    let arch = gguf.get_str("general.architecture").ok().flatten().unwrap_or_default().to_owned();
+    let layers = gguf.get_u32(&format!("{arch}.block_count")).ok().flatten().unwrap_or(0);
+    let types = gguf.tensors().map(|tensor| tensor.tensor_type.to_string().to_ascii_lowercase());
+    ModelFacts {
+        role: Role::Drafter,
+        layers: vec![settings::LayerKind::Attention; layers.min(MOST_DRAFTER_LAYERS) as usize],
+        weight_types: types.collect(),
+        drafter_kind: Some(drafter.to_owned()),
+        arch,
+        ..ModelFacts::default()
+    }
+}
+
+/// What is known of a model before it is placed. `drafter` is the strategy that drafts with a model or a block, and `rollback`
+/// the one that takes recurrent state back.
+pub fn model_facts(model: &Model, drafter: Option<&str>, rollback: Option<&str>) -> ModelFacts {
     let ModelShape { architecture, layers, has_nextn, .. } = model.shape();
     let kinds = layers.iter().map(|kind| match kind {
         LayerKind::Attention => settings::LayerKind::Attention,
@@ -207,6 +285,7 @@ pub fn model_facts(model: &Model, drafter: Option<&str>) -> ModelFacts {
         has_mtp: *has_nextn,
         has_trimmed_head: model.gguf().tensors().any(|tensor| is_trimmed_head(tensor.name)),
         drafter_kind: drafter.map(str::to_owned),
+        rollback_kind: rollback.map(str::to_owned),
         ..ModelFacts::default()
     }
 }
@@ -265,7 +344,7 @@ mod tests {
         use crate::model_source::ModelSource;
 
         let model = Model::new(Arc::new(ModelSource::Demo.open().unwrap())).unwrap();
-        let facts = model_facts(&model, None);
+        let facts = model_facts(&model, None, None);
         assert_eq!((facts.arch.as_str(), facts.layers.len()), ("qwen35", 8));
         assert!(facts.has_mtp && !facts.has_trimmed_head);
         assert!(facts.weight_types.contains("q8_0"), "{:?}", facts.weight_types);

@@ -43,7 +43,7 @@ fn files_that_are_all_right() {
     exit 0
     --- stdout
     --- stderr
-    warning: [folder]/paceline/registry.toml:3: there is no plugin `cuda`, so `cuda.streams` has no effect
+    warning: [folder]/paceline/registry.toml:3: the plugin `cuda` for NVIDIA GPUs is not installed, so `cuda.streams` has no effect
     no faults
     ");
 }
@@ -123,9 +123,9 @@ fn what_sets_settings() {
     --- stdout
     setting value from when
     microbatch 256 [folder]/paceline/registry.toml:3 -
-    mtp-chain.head trimmed rule registry.toml:26 model.has_trimmed_head = true
-    mtp-chain.kv_only on rule registry.toml:33 backend = cpu
-    speculation.rollback replay rule registry.toml:18 backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, for recurrent layers
+    mtp-chain.head trimmed rule registry.toml:28 model.has_trimmed_head = true
+    mtp-chain.kv_only on rule registry.toml:35 backend = cpu
+    speculation.rollback replay rule registry.toml:20 backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, rollback.kind = gdn-replay, for recurrent layers
     --- stderr
     ");
     let entries = json(&["config", "show", "--json"]);

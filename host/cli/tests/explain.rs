@@ -78,8 +78,8 @@ fn the_demo_on_the_processor() {
     microbatch                   512     built-in default                                         -
     mtp-chain.depth              0       default of mtp-chain                                     -
     mtp-chain.form               chain   default of mtp-chain                                     -
-    mtp-chain.head               auto    default of mtp-chain                                     trimmed (rule registry.toml:26 needs model.has_trimmed_head = true, here false)
-    mtp-chain.kv_only            on      rule registry.toml:33 (backend = cpu)                    -
+    mtp-chain.head               auto    default of mtp-chain                                     trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
+    mtp-chain.kv_only            on      rule registry.toml:35 (backend = cpu)                    -
     mtp-chain.least_probability  0       default of mtp-chain                                     -
     ngram-adaptive.floor         1       default of ngram-adaptive                                -
     ngram-adaptive.match         4       default of ngram-adaptive                                -
@@ -89,13 +89,13 @@ fn the_demo_on_the_processor() {
     speculation.acceptance       agree   built-in default                                         -
     speculation.controller       on      built-in default                                         -
     speculation.most_verified    15      built-in default                                         -
-    speculation.rollback         replay  rule registry.toml:18 (backend = cpu, arch = qwen35, …)  snapshots (built-in default)
+    speculation.rollback         replay  rule registry.toml:20 (backend = cpu, arch = qwen35, …)  snapshots (built-in default)
     speculation.select           value   built-in default                                         -
 
     measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
-    untested  mtp-chain.kv_only: the time that it saves
+    untested  mtp-chain.kv_only: the time that it saves; other backends, where the default of the plugin is the same
     measured  speculation.rollback: the logits and texts of tests/e2e/rollback.rs and speculation.rs are the same, to the bit, as with snapshots
-    untested  speculation.rollback: speed against snapshots; other backends and families, where snapshots stay the default
+    untested  speculation.rollback: speed against snapshots; other backends, families and rollback strategies, where snapshots stay the default
     ");
 }
 
@@ -114,7 +114,7 @@ fn the_demo_on_simulated_devices() {
     refused dflash: no drafter is given (--draft)
     refused gdn-replay: `speculation.rollback` is snapshots
     mtp-chain.kv_only on default of mtp-chain -
-    speculation.rollback snapshots built-in default replay (rule registry.toml:18 needs backend = cpu, here sim)
+    speculation.rollback snapshots built-in default replay (rule registry.toml:20 needs backend = cpu, here sim)
     ");
     // No rule knows what a device resembles: what is set follows from the backend that runs the layers.
     for devices in ["cuda:sm_90:80GiB", "sycl:xe-hpg:16GiB"] {
@@ -162,11 +162,11 @@ fn what_cannot_run() {
     cause: it needs a drafter that was trained for the model: give the drafter's file with --draft
     hint: leave it out; `--strategy auto` takes those that work with the model
     ");
-    assert_snapshot!(run(&["explain", "demo", "--backend", "rocm"]), @r"
+    assert_snapshot!(run(&["explain", "demo", "--backend", "acme"]), @r"
     exit 2
     --- stdout
     --- stderr
-    error: there is no plugin `rocm`; there is `cpu`; searched [directories]
+    error: there is no plugin `acme`; there is `cpu`; searched [directories]
     hint: a plugin in a shared library is loaded with `--plugin PATH`
     ");
 }
@@ -335,6 +335,6 @@ fn variables_that_are_wrong() {
     let absent = settings.run(&arguments, &[("PACELINE_CUDA__STREAMS", "3")]);
     assert_snapshot!(lines(&absent, &["exit", " WARN"]), @r"
     exit 0
-    WARN paceline::engine_setup: the variable PACELINE_CUDA__STREAMS: there is no plugin `cuda`, so `cuda.streams` has no effect
+    WARN paceline::engine_setup: the variable PACELINE_CUDA__STREAMS: the plugin `cuda` for NVIDIA GPUs is not installed, so `cuda.streams` has no effect
     ");
 }

@@ -63,6 +63,7 @@ fn one_page_per_command_goes_into_a_folder() {
     paceline-detokenize.1
     paceline-devices.1
     paceline-doctor.1
+    paceline-eval-kernels.1
     paceline-eval-perplexity.1
     paceline-eval-top.1
     paceline-eval.1

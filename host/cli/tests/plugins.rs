@@ -217,9 +217,9 @@ fn where_plugins_are_looked_for() {
     };
     let listed = support::shown(&program(&["plugins", "paths"]));
     assert_snapshot!(own(&listed), @r"
-    exists  directory
-    no      [folder]/missing
-    yes     [folder]/data/paceline/plugins
+    exists  directory                              from
+    no      [folder]/missing                PACELINE_PLUGIN_DIRS
+    yes     [folder]/data/paceline/plugins  registry.toml:6
     ");
     let listed: serde_json::Value =
         serde_json::from_slice(&program(&["plugins", "paths", "--json"]).stdout).unwrap();
@@ -268,7 +268,9 @@ fn a_file_with_a_fault() {
       "id": null,
       "kind": null,
       "layouts": "not_compared",
+      "lossless": null,
       "ok": false,
+      "signed_with": null,
       "tried": false,
       "version": null,
       "warnings": []

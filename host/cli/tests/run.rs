@@ -144,6 +144,7 @@ fn json_says_everything() {
       ],
       "model": "demo",
       "prompt_tokens": 36,
+      "recoveries": [],
       "sampler": {
         "min_p": 0.0,
         "repeat_penalty": 1.0,

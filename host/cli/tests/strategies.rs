@@ -167,7 +167,7 @@ fn names_that_are_no_strategies() {
     --- stdout
     --- stderr
     error: `gdn-replay` cannot be given as a strategy: it rolls state back, and guesses nothing
-    hint: it is used where it helps; `--set speculation.rollback=replay` makes sure of it
+    hint: name one that guesses too, as in `--strategy ngram-adaptive+gdn-replay`
     ");
     assert_snapshot!(with("mtp-chain+"), @r"
     exit 2

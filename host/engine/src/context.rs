@@ -10,6 +10,7 @@ use crate::loading::Loaded;
 use crate::model::{LayerKind, Model};
 use crate::programs::{ProgramKey, Want};
 use crate::step::{ContextShape, GroupWriter, KV_BLOCK, ParameterBlock, Span};
+use crate::strategies::Panics;
 use paceline_plugin_api::graph::step::{most_updates, name};
 use paceline_plugin_api::strategy::GroupRows;
 use paceline_plugin_api::{Error as PluginError, ErrorKind};
@@ -79,11 +80,18 @@ pub(crate) struct Context {
     /// Value of the semaphore after the last launch.
     timeline: u64,
     rollback: RollbackShape,
+    panics: Panics,
     pub counts: RunCounts,
 }
 
 impl Context {
-    pub fn new(model: Model, shape: ContextShape, options: EngineOptions, loaded: Loaded) -> Self {
+    pub fn new(
+        model: Model,
+        shape: ContextShape,
+        options: EngineOptions,
+        loaded: Loaded,
+        panics: Panics,
+    ) -> Self {
         let sequences = (0..shape.sequences)
             .map(|_| SequenceState {
                 blocks: Vec::with_capacity(shape.blocks_per_sequence as usize),
@@ -103,7 +111,21 @@ impl Context {
             hangs: false,
             sequences,
             timeline: 0,
+            panics,
             counts: RunCounts::default(),
+        }
+    }
+
+    /// The tokens of every sequence that is in use.
+    pub fn texts(&self) -> Vec<Option<Vec<u32>>> {
+        self.sequences.iter().map(|s| s.in_use.then(|| s.tokens.clone())).collect()
+    }
+
+    /// Takes a sequence into use, empty, whatever it was.
+    pub fn occupy(&mut self, id: SequenceId) {
+        self.clear_sequence(id);
+        if let Some(sequence) = self.sequences.get_mut(id.0 as usize) {
+            sequence.in_use = true;
         }
     }
 
@@ -157,13 +179,12 @@ impl Context {
 
     /// Fails if an earlier launch never ended.
     fn usable(&self) -> Result<()> {
-        if self.hangs {
-            return Err(EngineError::Request(format!(
-                "an earlier launch on backend `{}` did not end in time; make a new engine",
-                self.loaded.device.plugin()
-            )));
+        if !self.hangs {
+            return Ok(());
         }
-        Ok(())
+        let text = "an earlier launch did not end in time; make a new engine";
+        let source = PluginError::new(ErrorKind::Timeout, text);
+        Err(EngineError::backend(self.loaded.device.plugin(), "running a step")(source))
     }
 
     /// See [`crate::Engine::run`].
@@ -175,7 +196,7 @@ impl Context {
             self.take_blocks(part.sequence.0 as usize, end)?;
         }
         let key = self.key(total, outputs, want)?;
-        let index = self.loaded.program(key)?;
+        let index = self.loaded.program(key).inspect_err(|error| self.panics.note(error))?;
         self.write_parameters(index, rows);
         if let Err(error) = self.launch(index) {
             for part in rows {
@@ -214,7 +235,9 @@ impl Context {
             if self.loaded.reset().is_ok() {
                 self.timeline = 0;
             }
-            return Err(EngineError::backend(self.loaded.device.plugin(), "running a step")(source));
+            let error = EngineError::backend(self.loaded.device.plugin(), "running a step")(source);
+            self.panics.note(&error);
+            return Err(error);
         }
         self.timeline = value;
         self.counts.loads = self.loaded.loads();
@@ -421,7 +444,8 @@ impl Context {
         if !self.sequences.get(slot).is_some_and(|s| s.in_use) {
             return Err(PluginError::invalid(format!("there is no sequence {sequence}")));
         }
-        let index = self.loaded.strategy_program(number).map_err(to_plugin)?;
+        let loaded = self.loaded.strategy_program(number);
+        let index = loaded.inspect_err(|error| self.panics.note(error)).map_err(to_plugin)?;
         self.check_groups(index, groups)?;
         let uses_cells = self.loaded.built(index).updates.is_some();
         let end = groups.iter().map(|g| g.position as usize + g.count as usize).max().unwrap_or(0);

@@ -11,7 +11,9 @@ use crate::model::Model;
 use crate::programs::Want;
 use crate::speculation::{Speculation, SpeculationReport};
 use crate::step::{ContextShape, KV_BLOCK};
-use crate::strategies::{self, Drafter, MOST_VERIFIED, STAGED_AFTER_MICROBATCH, Setup, StrategyOptions};
+use crate::strategies::{
+    self, Drafter, MOST_VERIFIED, Panics, STAGED_AFTER_MICROBATCH, Setup, StrategyOptions,
+};
 use paceline_plugin_api::backend::Counters;
 use paceline_plugin_api::client::BackendClient;
 use paceline_plugin_api::graph::DType;
@@ -115,6 +117,7 @@ impl<'a> Outputs<'a> {
 pub struct Engine {
     pub(crate) context: Context,
     pub(crate) speculation: Speculation,
+    pub(crate) panics: Panics,
 }
 
 impl Engine {
@@ -146,9 +149,9 @@ impl Engine {
     ) -> Result<Self> {
         let (shape, setup, drafters) = prepare(&model, backend, &mut options, strategies)?;
         let loaded = loading::load(&model, backend, &shape, &options, &setup, progress)?;
-        let context = Context::new(model, shape, options, loaded);
+        let context = Context::new(model, shape, options, loaded, setup.panics.clone());
         let speculation = Speculation::new(&context, drafters, strategies);
-        Ok(Self { context, speculation })
+        Ok(Self { context, speculation, panics: setup.panics })
     }
 
     /// The memory that a context would take, without allocating anything or reading weights.
@@ -245,7 +248,7 @@ impl Engine {
             let position = self.context.length(part.sequence);
             self.speculation.processed(part.sequence, position, part.tokens);
         }
-        let Self { context, speculation } = self;
+        let Self { context, speculation, .. } = self;
         let outputs = context.run(rows, want);
         if outputs.is_err() {
             rows.iter().for_each(|part| speculation.not_processed(part.sequence));

@@ -17,6 +17,7 @@ mod loading;
 mod memory;
 mod model;
 mod programs;
+mod recovery;
 mod sampling;
 mod saved;
 mod speculation;
@@ -32,8 +33,11 @@ pub use generate::{GenerationOptions, GenerationReport, StopReason, Task};
 pub use memory::{Bytes, MemoryPlan, MemoryRow, Shortage};
 pub use model::{LayerKind, Model, ModelShape};
 pub use programs::Want;
+pub use recovery::Texts;
 pub use sampling::{Purpose, Sampler, SamplerOptions, uniform};
 pub use speculation::{DrafterReport, SpeculationReport, TimeSplit};
 pub use step::{ContextShape, KV_BLOCK, StepInputs};
-pub use strategies::{Acceptance, DrafterOptions, MOST_VERIFIED, RollbackOptions, Select, StrategyOptions};
+pub use strategies::{
+    Acceptance, DrafterOptions, MOST_VERIFIED, PluginPanic, RollbackOptions, Select, StrategyOptions,
+};
 pub use weights::Weight;

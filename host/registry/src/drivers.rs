@@ -13,25 +13,58 @@ use crate::cache::FOLDERS;
 use crate::descriptor::{Driver, VersionSource};
 use crate::error::with_sources;
 
-/// Checks that every driver can be loaded, and that its version will do where that can be told.
+/// Checks that of every driver a library can be loaded, and that its version will do where that can be told.
 pub(crate) fn check(needs: &[Driver]) -> Result<(), FileFault> {
     needs.iter().try_for_each(|driver| {
-        let fault = |problem: String| FileFault::Driver {
-            library: driver.library.clone(),
-            versions: driver.version.as_ref().map(ToString::to_string),
-            problem,
-        };
-        let loaded = if driver.library.contains('*') { load_any(driver) } else { load(&driver.library) };
-        let name = loaded.map_err(&fault)?;
-        let (Some(range), Some(VersionSource::FileName)) = (&driver.version, driver.version_from) else {
-            return Ok(());
-        };
-        match version_of(&name) {
-            Some(version) if !range.contains(&version) => Err(fault(format!("is here in version {version}"))),
-            // A name without a version says nothing.
-            _ => Ok(()),
+        let mut problems = Vec::new();
+        for library in &driver.libraries {
+            match check_library(library, driver) {
+                Ok(()) => return Ok(()),
+                Err(problem) => problems.push(problem),
+            }
         }
+        Err(FileFault::Driver {
+            libraries: driver.libraries.clone(),
+            versions: driver.version.as_ref().map(ToString::to_string),
+            problem: clause(problems),
+        })
     })
+}
+
+/// Why a library of a driver will not do.
+enum Problem {
+    /// It cannot be loaded; a clause.
+    Missing(String),
+    /// It has another version.
+    Version { library: String, version: String },
+}
+
+fn check_library(library: &str, driver: &Driver) -> Result<(), Problem> {
+    let loaded = if library.contains('*') { load_any(library) } else { load(library) };
+    let name = loaded.map_err(Problem::Missing)?;
+    let (Some(range), Some(VersionSource::FileName)) = (&driver.version, driver.version_from) else {
+        return Ok(());
+    };
+    match version_of(&name) {
+        Some(version) if !range.contains(&version) => Err(Problem::Version { library: name, version }),
+        // A name without a version says nothing.
+        _ => Ok(()),
+    }
+}
+
+/// What is wrong with all libraries of a driver: what is there in another version tells more than what is not there.
+fn clause(problems: Vec<Problem>) -> String {
+    let is_one = problems.len() == 1;
+    let other = problems.iter().find(|problem| matches!(problem, Problem::Version { .. }));
+    match other.or(problems.first()) {
+        Some(Problem::Version { version, .. }) if is_one => format!("which is here in version {version}"),
+        Some(Problem::Version { library, version }) => {
+            format!("of which {library} is here in version {version}")
+        }
+        Some(Problem::Missing(problem)) if is_one => format!("which {problem}"),
+        Some(Problem::Missing(problem)) => format!("none of which is here; the first {problem}"),
+        None => "of which there is none".to_owned(),
+    }
 }
 
 /// Loads the library and leaves it loaded: unloading a driver is more than many can take. Returns its file name.
@@ -69,9 +102,9 @@ fn mapped_file(name: &str) -> Option<String> {
 }
 
 /// Loads the first library whose name has the form, by the order of the folders and then of the names.
-fn load_any(driver: &Driver) -> Result<String, String> {
+fn load_any(library: &str) -> Result<String, String> {
     let mut problem = "is in none of the folders that the system's loader usually looks in".to_owned();
-    for path in library_folders().iter().flat_map(|folder| matching(folder, driver)) {
+    for path in library_folders().iter().flat_map(|folder| matching(folder, library)) {
         match load(&path.to_string_lossy()) {
             Ok(name) => return Ok(name),
             Err(error) => problem = error,
@@ -87,9 +120,10 @@ fn library_folders() -> Vec<PathBuf> {
     named.chain(FOLDERS.iter().map(|folder| Path::new("/").join(folder))).collect()
 }
 
-fn matching(folder: &Path, driver: &Driver) -> Vec<PathBuf> {
+fn matching(folder: &Path, library: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let fits = |path: &PathBuf| path.file_name().is_some_and(|it| driver.is_named(&it.to_string_lossy()));
+    let fits =
+        |path: &PathBuf| path.file_name().is_some_and(|it| Driver::is_named(library, &it.to_string_lossy()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(fits).collect();
     paths.sort();
     paths

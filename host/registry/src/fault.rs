@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use paceline_plugin_api::abi::ENTRY_SYMBOL;
 
+use crate::KnownBackend;
+use crate::cache::Distrusted;
 use crate::descriptor::AbiRange;
 use crate::probe::Failure;
 use crate::shared_object::DESCRIPTOR_SECTION;
+use crate::store::utc;
 
 /// What to do about a lock file that cannot be used.
 pub(crate) const LOCK_FILE_HINT: &str = "put it right, or remove it and install the plugins again";
@@ -124,13 +127,13 @@ pub enum FileFault {
     #[error("cannot be loaded: {0}")]
     Loader(String),
     /// A driver is not there, or not in a version that will do.
-    #[error("needs the driver library `{library}`{}, which {problem}", of_versions(versions.as_deref()))]
+    #[error("needs {}{}, {problem}", named(libraries), of_versions(versions.as_deref()))]
     Driver {
-        /// The library.
-        library: String,
+        /// The libraries of which one would do.
+        libraries: Vec<String>,
         /// Versions that will do.
         versions: Option<String>,
-        /// What is wrong with it, as a clause.
+        /// What is wrong, as a relative clause.
         problem: String,
     },
     /// The plugin and this host do not understand each other.
@@ -160,6 +163,15 @@ pub enum FileFault {
         /// The operating system's answer.
         source: Arc<io::Error>,
     },
+    /// The file is not signed by anyone who is trusted, where that is required.
+    #[error("{problem}")]
+    Signature {
+        /// What is wrong, as a clause that goes on from the file's name.
+        problem: String,
+    },
+    /// The same file panicked when it was used.
+    #[error("is not trusted any more: version {} panicked at {} ({})", .0.version, utc(.0.seconds), .0.message)]
+    Panicked(Box<Distrusted>),
     /// The file changed since it was tried.
     #[error("has changed since it was tried")]
     Changed,
@@ -232,10 +244,21 @@ impl FileFault {
                 "if a library is named that is not found, install what it belongs to (a driver, most often)"
                     .to_owned()
             }
-            Self::Driver { .. } => {
-                "install the driver that it belongs to, in a version that will do".to_owned()
+            Self::Driver { libraries, .. } => {
+                let is_of = |known: &&KnownBackend| known.libraries.iter().any(|it| libraries.contains(it));
+                match KnownBackend::all().iter().find(is_of) {
+                    Some(known) => format!("install {}, in a version that will do", known.driver),
+                    None => "install the driver that it belongs to, in a version that will do".to_owned(),
+                }
             }
             Self::Probe(failure) => return failure.hint().map(str::to_owned),
+            Self::Signature { .. } => "get it from whoever signs it, with the `.minisig` file, or trust their key in `[trust]` of \
+                 registry.toml"
+                .to_owned(),
+            Self::Panicked(plugin) => format!(
+                "use another build of it, or trust this one again with `paceline plugins enable {}`",
+                plugin.id
+            ),
             Self::Changed => "run the command again".to_owned(),
             Self::ChangedSinceInstalled { .. } => {
                 "install it again with `paceline plugins install FILE --force`, or remove it with `paceline plugins \
@@ -255,6 +278,13 @@ fn other_entries(others: &[String]) -> String {
         String::new()
     } else {
         format!(" but `{}`: it is for another version of the ABI", others.join("`, `"))
+    }
+}
+
+fn named(libraries: &[String]) -> String {
+    match libraries {
+        [library] => format!("the driver library `{library}`"),
+        _ => format!("one of the driver libraries `{}`", libraries.join("`, `")),
     }
 }
 

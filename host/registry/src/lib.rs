@@ -63,6 +63,7 @@ mod examine;
 mod fault;
 mod host_table;
 mod identity;
+mod known;
 mod library;
 mod log_bridge;
 mod plugin;
@@ -71,10 +72,11 @@ mod registry;
 mod search;
 pub mod settings;
 mod shared_object;
+mod signature;
 mod store;
 mod trust;
 
-pub use cache::forget;
+pub use cache::{Distrusted, forget};
 pub use candidates::{Candidate, Candidates, DiscoverConfig, Pin, Source, State};
 pub use cpu_features::processor_features;
 pub use descriptor::{
@@ -84,6 +86,7 @@ pub use descriptor::{
 pub use error::{Error, Result};
 pub use fault::FileFault;
 pub use host_table::HOST_TABLE;
+pub use known::{DriverSearch, KnownBackend};
 pub use plugin::{Origin, Plugin};
 pub use probe::{
     Cause, Described, Earlier, Failure, FoundDriver, Phase, ProbedDevice, Prober, Verdict, probe_main,
@@ -91,5 +94,6 @@ pub use probe::{
 pub use registry::{BackendDevices, Registry};
 pub use search::Environment;
 pub use semver;
+pub use signature::{SignaturePolicy, Signatures, TrustedKey};
 pub use store::{Choice, Installation, Installed, Lock, PluginStore};
 pub use trust::check_folder;

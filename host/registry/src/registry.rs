@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use paceline_plugin_api::ErrorKind;
 use paceline_plugin_api::backend::DeviceInfo;
 use paceline_plugin_api::client::{BackendClient, PluginClient};
 
@@ -92,8 +93,12 @@ impl Registry {
         }
         let built_in_version = known.map(|index| self.plugins[index].client.version());
         match (candidates.choice(id), built_in_version) {
-            (Ok(Some(file)), None) => self.load_candidate(candidates, file),
+            (Ok(Some(file)), None) => {
+                warn_of_distrusted(candidates, id);
+                self.load_candidate(candidates, file)
+            }
             (Ok(Some(file)), Some(version)) if file.wins_over(&version) => {
+                warn_of_distrusted(candidates, id);
                 self.load_candidate(candidates, file)
             }
             (Ok(None), None) => Err(self.unknown(candidates, id)),
@@ -101,6 +106,7 @@ impl Registry {
             (Err(error), Some(version)) if candidates.would_replace(id, &version) => Err(error),
             (_, Some(version)) => {
                 candidates.allow_built_in(id, &version)?;
+                warn_of_distrusted(candidates, id);
                 self.find(id)
             }
         }
@@ -119,7 +125,12 @@ impl Registry {
         }
         let identity = candidates.choice(id)?.and_then(Candidate::identity);
         let _marker = identity.and_then(|identity| candidates.cache().mark(path, identity, Phase::Devices));
-        backend.devices().map_err(|error| Error::file(path, FileFault::Devices(error)))?;
+        backend.devices().map_err(|error| {
+            if error.kind == ErrorKind::Panic {
+                candidates.distrust(&plugin, &error.message);
+            }
+            Error::file(path, FileFault::Devices(error))
+        })?;
         Ok(backend)
     }
 
@@ -249,5 +260,13 @@ impl Registry {
                 devices: plugin.client.backend().and_then(|backend| backend.devices()),
             })
             .collect()
+    }
+}
+
+/// Another file, or the built-in plugin, is used in the place of one that panicked: that must not go unnoticed.
+fn warn_of_distrusted(candidates: &Candidates, id: &str) {
+    for (file, plugin) in candidates.distrusted().filter(|(_, plugin)| plugin.id == id) {
+        let fault = FileFault::Panicked(Box::new(plugin.clone()));
+        tracing::warn!("another version of plugin `{id}` is used, as {} {fault}", file.path.display());
     }
 }

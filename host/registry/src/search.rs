@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Directories in which plugins are looked for, besides those that the user names.
 const SYSTEM_DIRECTORY: &str = "/usr/lib/paceline/plugins";
 /// Names further directories, separated by colons.
-const SEARCH_VARIABLE: &str = "PACELINE_PLUGIN_DIRS";
+pub(crate) const SEARCH_VARIABLE: &str = "PACELINE_PLUGIN_DIRS";
 
 /// What of this process's surroundings decides where things are kept.
 #[derive(Clone, Debug, Default)]

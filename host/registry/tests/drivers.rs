@@ -113,3 +113,14 @@ fn a_driver_is_looked_for_by_its_name_alone() {
     let failure = prober.find_driver("libno-such-driver.so.1").unwrap().unwrap_err();
     assert_snapshot!(failure.to_string(), @"cannot be loaded: libno-such-driver.so.1: cannot open shared object file: No such file or directory");
 }
+
+#[test]
+fn one_of_several_libraries_will_do() {
+    let needs = "{ any_of = [\"libacme-driver.so.2\", \"libacme-driver.so.1\"], version = \">=1.4\", version_from = \"file_name\" }";
+    let needy = Needy::new(needs);
+    assert_snapshot!(needy.state(), @"refused: needs one of the driver libraries `libacme-driver.so.2`, `libacme-driver.so.1`, versions >=1.4, none of which is here; the first cannot be loaded: libacme-driver.so.2: cannot open shared object file: No such file or directory");
+    needy.install("1.3.9");
+    assert_snapshot!(needy.state(), @"refused: needs one of the driver libraries `libacme-driver.so.2`, `libacme-driver.so.1`, versions >=1.4, of which libacme-driver.so.1 is here in version 1.3.9");
+    needy.install("1.5");
+    assert_eq!(needy.state(), "usable");
+}

@@ -257,3 +257,45 @@ fn a_directory_stands_for_the_plugins_in_it() {
     assert_eq!(PluginStore::files_of(&case.outside("")).unwrap(), std::slice::from_ref(&path));
     assert_eq!(PluginStore::files_of(&path).unwrap(), [path]);
 }
+
+/// Of several files all are installed or none, and the folder is as it was.
+#[test]
+fn several_files_are_installed_together() {
+    let case = Case::new();
+    install(&case, "1.0.0");
+    let before = (names(&case), store(&case).lock().unwrap());
+    let good = case.outside("libbeta.so");
+    CPlugin::new("beta").build(&good);
+    let bad = case.outside("libgamma.so");
+    CPlugin::new("gamma").define("ON_LOAD", "abort();").build(&bad);
+    let all = |files: &[&PathBuf]| {
+        let files: Vec<PathBuf> = files.iter().map(|file| (*file).clone()).collect();
+        store(&case).install_all(&files, case.config().prober.as_ref(), false)
+    };
+    // The first one is all right, and waits in vain.
+    let refused = message(&case, all(&[&good, &bad]));
+    assert!(refused.contains("libgamma.so"), "{refused}");
+    assert_eq!((names(&case), store(&case).lock().unwrap()), before);
+    // Another content of a version that is installed.
+    let other = case.outside("libalpha.so");
+    CPlugin::new("alpha").with_lines("summary = \"another one\"\n").build(&other);
+    assert!(matches!(all(&[&good, &other]), Err(Error::InstalledAlready { .. })));
+    assert_eq!((names(&case), store(&case).lock().unwrap()), before);
+    // Two files that would have one name.
+    let twin = case.outside("libtwin.so");
+    CPlugin::new("beta").with_lines("summary = \"a twin\"\n").build(&twin);
+    assert_snapshot!(message(&case, all(&[&good, &twin])), @r"
+    plugin files [folder]/outside/libbeta.so and [folder]/outside/libtwin.so both have version 1.0.0 of `beta`
+    hint: remove one of them, or pin one by its path in the section `plugin.beta` of registry.toml
+    ");
+    assert_eq!((names(&case), store(&case).lock().unwrap()), before);
+
+    let installed = all(&[&good, &good, &built(&case, "1.0.0"), &built(&case, "1.1.0")]).unwrap();
+    let told: Vec<_> =
+        installed.iter().map(|it| (it.file.id.as_str(), it.file.version.to_string(), it.was_there)).collect();
+    let expected = [("beta", "1.0.0", false), ("alpha", "1.0.0", true), ("alpha", "1.1.0", false)];
+    assert_eq!(told, expected.map(|(id, version, was_there)| (id, version.to_owned(), was_there)));
+    let files: Vec<_> = store(&case).lock().unwrap().files.into_iter().map(|file| file.name).collect();
+    assert_eq!(files, ["libalpha@1.0.0.so", "libalpha@1.1.0.so", "libbeta@1.0.0.so"]);
+    assert!(store(&case).check().unwrap().iter().all(|(_, verdict)| verdict.is_ok()));
+}

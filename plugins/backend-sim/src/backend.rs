@@ -29,6 +29,12 @@ impl SimBackend {
         Self::of(inventory::of_environment())
     }
 
+    /// Of the devices of the environment variable those of one kind, for a plugin that stands in for that backend.
+    pub fn from_environment_of(kind: &str) -> Self {
+        let of_kind = |devices: Vec<Profile>| devices.into_iter().filter(|it| it.kind == kind).collect();
+        Self::of(inventory::of_environment().map(of_kind))
+    }
+
     /// These devices.
     pub fn with_devices(devices: Vec<Profile>) -> Self {
         Self::of(Ok(devices))

@@ -21,10 +21,14 @@ pub fn run(args: &ExplainArgs, app: &mut App) -> Result<Exit, Failure> {
     let memory = setup.plan(&mut context, app)?;
 
     let (registry, candidates) = setup.plugins();
-    let not_used = setup.not_used.iter().cloned().chain(unknown_files(candidates)).collect::<Vec<_>>();
+    let mut not_used = setup.not_used.iter().cloned().chain(unknown_files(candidates)).collect::<Vec<_>>();
     let mut used: Vec<String> = context.strategies.drafters().into_iter().map(str::to_owned).collect();
     used.extend(context.strategies.rollback().map(str::to_owned));
     let refused = not_used_strategies(registry, candidates, &context.strategies, &used);
+    let told = |id: &str| not_used.iter().chain(&refused).any(|(it, _)| it == id);
+    let distrusted: Vec<_> = distrusted_files(candidates).filter(|(id, _)| !told(id)).collect();
+    not_used.extend(distrusted);
+    let fallback = setup.fallback();
     let title = setup.source.to_string();
     let report = Report {
         title: &title,
@@ -32,17 +36,36 @@ pub fn run(args: &ExplainArgs, app: &mut App) -> Result<Exit, Failure> {
         resolution: &context.resolved.resolution,
         schema: setup.schema(),
         not_used: &not_used,
+        fallback: &fallback,
         strategies: &used,
         refused: &refused,
     };
+    let draft = context.strategies.options.draft.as_deref();
+    let title = draft.and_then(|gguf| gguf.origins().next()).map(ToString::to_string).unwrap_or_default();
+    let drafter = context.resolved.drafter.as_ref().map(|drafter| Report {
+        title: &title,
+        facts: &drafter.facts,
+        resolution: &drafter.resolution,
+        not_used: &[],
+        fallback: &[],
+        strategies: &[],
+        refused: &[],
+        ..report
+    });
     if let Some(key) = &args.why {
-        let why = report.why(key)?;
+        // Its own settings are found by what is true of it.
+        let is_own = |it: &Report<'_>| it.resolution.get(key).is_some();
+        let why = drafter.as_ref().filter(|it| is_own(it)).unwrap_or(&report).why(key)?;
         app.printer.own_text(why.as_bytes())?;
     } else if args.output.json {
-        app.printer.json(&as_json(&report, &memory, &context))?;
+        app.printer.json(&as_json(&report, drafter.as_ref(), &memory, &context))?;
     } else {
         app.printer.own_text(report.text().as_bytes())?;
         app.printer.line("")?;
+        if let Some(drafter) = &drafter {
+            app.printer.own_text(drafter.text().as_bytes())?;
+            app.printer.line("")?;
+        }
         print(&memory, app)?;
         app.printer.flush()?;
         context.resolved.notes.iter().for_each(|note| app.printer.warning(note));
@@ -56,6 +79,11 @@ fn unknown_files(candidates: &Candidates) -> impl Iterator<Item = (String, Strin
     unknown
         .filter(|it| matches!(it.state, State::Refused(_)))
         .map(|candidate| (candidate.path.display().to_string(), candidate.state.to_string()))
+}
+
+/// Files that panicked, where another one with their id is used.
+fn distrusted_files(candidates: &Candidates) -> impl Iterator<Item = (String, String)> {
+    candidates.distrusted().map(|(candidate, plugin)| (plugin.id.clone(), candidate.state.to_string()))
 }
 
 /// Strategies that guess or roll back nothing here, each with the reason.
@@ -101,8 +129,14 @@ fn print(memory: &MemoryPlan, app: &mut App) -> Result<(), Failure> {
     columns.print(&mut app.printer, "")
 }
 
-fn as_json(report: &Report<'_>, memory: &MemoryPlan, context: &Context) -> Value {
+fn as_json(
+    report: &Report<'_>,
+    drafter: Option<&Report<'_>>,
+    memory: &MemoryPlan,
+    context: &Context,
+) -> Value {
     let mut json = report.json();
+    json["drafter"] = json!(drafter.map(Report::json));
     let rows = memory.rows().iter().map(|row| json!({ "what": row.what, "bytes": row.bytes }));
     json["memory"] = rows.collect();
     json["memory_bytes"] = json!(memory.total());

@@ -1,6 +1,7 @@
 //! The commands, one file each. A new command is a variant in `args`, a file here, and an arm below.
 
 mod bench;
+mod bench_machine;
 mod chat;
 mod completions;
 mod config_check;
@@ -9,9 +10,11 @@ mod config_show;
 mod detokenize;
 mod devices;
 mod doctor;
+mod eval_kernels;
 mod eval_perplexity;
 mod eval_top;
 mod explain;
+mod lossless;
 mod man;
 mod models_inspect;
 mod models_pair;
@@ -29,6 +32,7 @@ mod plugins_test_strategy;
 mod plugins_use;
 mod plugins_verify;
 mod plugins_verify_installed;
+mod plugins_verify_lossless;
 mod run;
 mod run_report;
 mod speculation_report;
@@ -50,6 +54,8 @@ pub fn run(command: &Command, app: &mut App) -> Result<Exit, Failure> {
         Command::Chat(args) => chat::run(args, app),
         Command::Eval(EvalCommand::Top(args)) => eval_top::run(args, app),
         Command::Eval(EvalCommand::Perplexity(args)) => eval_perplexity::run(args, app),
+        Command::Eval(EvalCommand::Kernels(args)) => eval_kernels::run(args, app),
+        Command::Bench(args) if args.machine => bench_machine::run(args, app),
         Command::Bench(args) => bench::run(args, app),
         Command::Explain(args) => explain::run(args, app),
         Command::Config(ConfigCommand::Check(args)) => config_check::run(args, app),

@@ -1,6 +1,8 @@
 //! `plugins install`: copies plugins into the user's folder.
 
-use paceline_registry::{Installation, PluginStore, Registry};
+use std::path::PathBuf;
+
+use paceline_registry::{Error, Installation, PluginStore, Registry, SignaturePolicy, Signatures};
 
 use super::plugins_list;
 use crate::app::{App, plugin_store, prober};
@@ -9,16 +11,14 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::text;
 
-/// Runs the command. What is refused is not installed; of a directory, what comes before it is.
+/// Runs the command. Of a directory all plugins are installed, or none.
 pub fn run(args: &PluginsInstallArgs, app: &mut App) -> Result<Exit, Failure> {
     let store = plugin_store()?;
     let prober = prober();
-    let mut installed = Vec::new();
-    for file in PluginStore::files_of(&args.path)? {
-        let installation = store.install(&file, prober.as_ref(), args.force)?;
-        report(&installation, app);
-        installed.push(installation);
-    }
+    let files = PluginStore::files_of(&args.path)?;
+    check_signatures(&files, &app.config()?.plugins.signatures)?;
+    let installed = store.install_all(&files, prober.as_ref(), args.force)?;
+    installed.iter().for_each(|installation| report(installation, app));
     let candidates = app.discover(None);
     let registry = Registry::new()?;
     for Installation { file, path, .. } in &installed {
@@ -30,6 +30,17 @@ pub fn run(args: &PluginsInstallArgs, app: &mut App) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// What would be refused once it is installed is not installed.
+fn check_signatures(files: &[PathBuf], signatures: &Signatures) -> Result<(), Failure> {
+    if signatures.policy != SignaturePolicy::Require {
+        return Ok(());
+    }
+    for file in files {
+        signatures.check(file).map_err(|fault| Error::File { path: file.clone(), fault })?;
+    }
+    Ok(())
 }
 
 fn report(installation: &Installation, app: &App) {

@@ -1,4 +1,4 @@
-//! `plugins paths`: where plugins are looked for.
+//! `plugins paths`: where plugins are looked for, and what says so.
 
 use std::path::PathBuf;
 
@@ -15,18 +15,27 @@ use crate::text;
 /// Runs the command.
 pub fn run(args: &PluginsPathsArgs, app: &mut App) -> Result<Exit, Failure> {
     let environment = Environment::of_process();
-    let directories: Vec<(PathBuf, bool)> =
-        environment.search_directories().into_iter().map(|path| (path.clone(), path.is_dir())).collect();
+    let directories = app.config()?.plugins.directories_and_sources(&environment);
+    let directories: Vec<(PathBuf, String, bool)> = directories
+        .into_iter()
+        .map(|(path, source)| {
+            let exists = path.is_dir();
+            (path, source, exists)
+        })
+        .collect();
     if args.output.json {
-        let directories: Vec<Value> =
-            directories.iter().map(|(path, exists)| json!({ "path": path, "exists": exists })).collect();
+        let directories: Vec<Value> = directories
+            .iter()
+            .map(|(path, source, exists)| json!({ "path": path, "from": source, "exists": exists }))
+            .collect();
         let cache = environment.cache_directory();
         app.printer.json(&json!({ "directories": directories, "cache": cache }))?;
     } else {
-        let mut columns = Columns::new(&["exists", "directory"], &[]);
-        for (path, exists) in directories {
+        let mut columns = Columns::new(&["exists", "directory", "from"], &[]);
+        for (path, source, exists) in directories {
             let exists = if exists { "yes" } else { "no" };
-            columns.row([exists.to_owned(), text::name(&path.display().to_string()).into_owned()]);
+            let path = text::name(&path.display().to_string()).into_owned();
+            columns.row([exists.to_owned(), path, text::name(&source).into_owned()]);
         }
         columns.print(&mut app.printer, "")?;
     }

@@ -6,13 +6,17 @@ use crate::app::{App, plugin_store};
 use crate::args::PluginsSwitchArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::text;
 
 /// Runs the command.
 pub fn run(args: &PluginsSwitchArgs, enabled: bool, app: &mut App) -> Result<Exit, Failure> {
     let (store, id) = (plugin_store()?, args.id.as_str());
-    // What was switched off may be gone by now.
-    if !store.lock()?.choices.contains_key(id) {
-        expect_known(id, app)?;
+    let is_trusted_again = enabled && trust_again(id, app)?;
+    match store.lock()?.choices.get(id) {
+        // What was switched off may be gone by now.
+        Some(choice) if choice.disabled || !is_trusted_again => {}
+        _ if is_trusted_again => return Ok(Exit::Ok),
+        _ => expect_known(id, app)?,
     }
     let changed = store.set_enabled(id, enabled)?;
     let done = match (enabled, changed) {
@@ -23,6 +27,18 @@ pub fn run(args: &PluginsSwitchArgs, enabled: bool, app: &mut App) -> Result<Exi
     };
     app.printer.status(format_args!("`{id}` {done}"));
     Ok(Exit::Ok)
+}
+
+/// Trusts files again that panicked; whether there were any.
+fn trust_again(id: &str, app: &App) -> Result<bool, Failure> {
+    let trusted = app.discover(None).trust_again(id).map_err(|error| {
+        Failure::new(Exit::Failed, format!("what is known about `{id}` cannot be changed")).caused_by(&error)
+    })?;
+    for plugin in &trusted {
+        let line = format!("`{id}` {} is trusted again: {}", plugin.version, plugin.path.display());
+        app.printer.status(text::name(&line));
+    }
+    Ok(!trusted.is_empty())
 }
 
 /// Makes sure that some plugin has the id, built in or in a file, usable or not.

@@ -2,9 +2,12 @@
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use paceline_engine::{Engine, GenerationOptions, GenerationReport, Sampler, SequenceId};
+use paceline_engine::{
+    Engine, EngineError, GenerationOptions, GenerationReport, RunCounts, Sampler, SequenceId,
+};
 use paceline_plugin_api::backend::Counters;
 use paceline_text::{StopMatcher, TextDelta, TextStream, Tokenizer};
 
@@ -23,7 +26,8 @@ use crate::{input, sampling, tokenizer};
 pub fn run(args: &RunArgs, app: &mut App) -> Result<Exit, Failure> {
     let (mut setup, mut context) =
         Setup::with_strategies(&args.model, &args.engine, &args.strategies, args.ctx, app)?;
-    let sampler = Sampler::new(sampling::options(&args.sampling), setup.model.shape().vocabulary as usize)?;
+    let options = sampling::options(&args.sampling);
+    let sampler = Sampler::new(options.clone(), setup.model.shape().vocabulary as usize)?;
     let prompt = input::prompt(&args.prompt)?;
     let prompt_ids = tokenizer::encode(&setup.tokenizer, &prompt, args.special)?;
     setup.check(&prompt_ids, context.positions())?;
@@ -32,9 +36,21 @@ pub fn run(args: &RunArgs, app: &mut App) -> Result<Exit, Failure> {
     let mut engine = setup.engine(&mut context, None, app)?;
     let load_time = start.elapsed();
     let sequence = engine.new_sequence()?;
-    let generation = Generation { setup: &setup, args, sampler, prompt: &prompt, prompt_ids };
-    let mut outcome = generation.run(&mut engine, sequence, &mut app.printer)?;
-    outcome.load_time = load_time;
+    let (interrupt, tokenizer) = (Interrupt::watch()?, Arc::clone(&setup.tokenizer));
+    let mut generation = Generation::new(args, sampler, &prompt, prompt_ids, &tokenizer, &interrupt);
+    let (report, before) = loop {
+        let before = Before::of(&engine);
+        match generation.go_on(&mut engine, sequence, &mut app.printer)? {
+            Ok(report) => break (generation.whole(report), before),
+            Err(error) => engine = setup.recover(&mut context, engine, error, app)?,
+        }
+        // A sampler that saw what the sequence holds goes on as the one before would have.
+        generation.sampler = Sampler::new(options.clone(), setup.model.shape().vocabulary as usize)?;
+        generation.held(engine.sequence_length(sequence));
+    };
+    setup.remember_panics(&engine);
+    generation.continuation.finish(&mut app.printer)?;
+    let outcome = generation.outcome(report, load_time, before, &engine);
     if args.output.json {
         app.printer.json(&outcome.as_json(&setup, &context, &engine))?;
     } else {
@@ -44,50 +60,90 @@ pub fn run(args: &RunArgs, app: &mut App) -> Result<Exit, Failure> {
     Ok(if outcome.ending == Ending::Interrupted { Exit::Interrupted } else { Exit::Ok })
 }
 
-/// Everything that a generation needs but the engine.
-struct Generation<'a> {
-    setup: &'a Setup,
-    args: &'a RunArgs,
-    sampler: Sampler,
-    prompt: &'a str,
-    prompt_ids: Vec<u32>,
+/// What an engine had done before a generation.
+struct Before {
+    counters: Option<Counters>,
+    runs: RunCounts,
 }
 
-impl Generation<'_> {
-    fn run(
-        mut self,
+impl Before {
+    fn of(engine: &Engine) -> Self {
+        Self { counters: engine.counters().ok(), runs: engine.run_counts() }
+    }
+}
+
+/// A text that is being generated, whatever becomes of engines.
+struct Generation<'a> {
+    args: &'a RunArgs,
+    sampler: Sampler,
+    interrupt: &'a Interrupt,
+    /// The prompt, until it is shown.
+    prompt_to_show: Option<&'a str>,
+    prompt_ids: Vec<u32>,
+    end_tokens: &'a [u32],
+    continuation: Continuation<'a>,
+    /// Tokens of prompt and continuation that the sequence holds.
+    held: usize,
+    start: Instant,
+    first_token: Option<Instant>,
+}
+
+impl<'a> Generation<'a> {
+    fn new(
+        args: &'a RunArgs,
+        sampler: Sampler,
+        prompt: &'a str,
+        prompt_ids: Vec<u32>,
+        tokenizer: &'a Tokenizer,
+        interrupt: &'a Interrupt,
+    ) -> Self {
+        Self {
+            args,
+            sampler,
+            interrupt,
+            prompt_to_show: Some(prompt).filter(|_| !args.output.json),
+            prompt_ids,
+            end_tokens: if args.ignore_eos { &[] } else { tokenizer.end_of_generation() },
+            continuation: Continuation::new(tokenizer, args),
+            held: 0,
+            start: Instant::now(),
+            first_token: None,
+        }
+    }
+
+    /// Reads what is not read yet and generates what is missing. The inner error is the engine's.
+    fn go_on(
+        &mut self,
         engine: &mut Engine,
         sequence: SequenceId,
         printer: &mut Printer,
-    ) -> Result<Outcome, Failure> {
-        let tokenizer = &self.setup.tokenizer;
-        let mut continuation = Continuation::new(tokenizer, self.args);
-        let end_tokens = if self.args.ignore_eos { &[] } else { tokenizer.end_of_generation() };
-        let interrupt = Interrupt::watch()?;
-        let counted_before = engine.counters().ok();
-        let runs_before = engine.run_counts();
-
-        let total = self.prompt_ids.len() as u64;
+    ) -> Result<Result<GenerationReport, EngineError>, Failure> {
+        let text = [&self.prompt_ids[..], &self.continuation.ids].concat();
+        let (held, unread) = text.split_at(self.held);
+        held.iter().for_each(|&token| self.sampler.observe(token));
+        let total = unread.len() as u64;
         // A prompt of one run has nothing to show in between.
-        let several_runs = self.prompt_ids.len() > engine.microbatch();
-        let mut prompt_to_show = Some(self.prompt).filter(|_| !self.args.output.json);
+        let several_runs = unread.len() > engine.microbatch();
         if !several_runs {
-            prompt_to_show.take().into_iter().for_each(|prompt| printer.prompt(prompt));
+            self.prompt_to_show.take().into_iter().for_each(|prompt| printer.prompt(prompt));
         }
         let progress = several_runs.then(|| printer.progress("reading the prompt", Unit::Tokens));
         let progress = RefCell::new(progress);
+        let Self { args, interrupt, prompt_to_show, continuation, first_token, .. } = self;
+        let tokens = args.tokens - continuation.ids.len();
         let mut failed = None;
         let report = engine.generate(
             sequence,
-            &self.prompt_ids,
+            unread,
             &mut self.sampler,
-            GenerationOptions { tokens: self.args.tokens, end_tokens },
+            GenerationOptions { tokens, end_tokens: self.end_tokens },
             &mut |done| {
                 if let Some(progress) = progress.borrow_mut().as_mut() {
                     progress.at(done as u64, total);
                 }
             },
             &mut |token| {
+                first_token.get_or_insert_with(Instant::now);
                 // The prompt can only be shown where no progress overwrites it.
                 *progress.borrow_mut() = None;
                 prompt_to_show.take().into_iter().for_each(|prompt| printer.prompt(prompt));
@@ -103,34 +159,51 @@ impl Generation<'_> {
             },
         );
         drop(progress);
-        let report = report.map_err(|error| self.setup.failure(error))?;
-        if let Some(failure) = failed {
-            return Err(failure);
+        failed.map_or(Ok(report), Err)
+    }
+
+    /// Another engine holds so many tokens of the text.
+    fn held(&mut self, tokens: usize) {
+        self.held = tokens;
+    }
+
+    /// The report on the whole text, where the engine's is only about what it did itself.
+    fn whole(&self, report: GenerationReport) -> GenerationReport {
+        if report.prompt_tokens == self.prompt_ids.len()
+            && report.generated_tokens == self.continuation.ids.len()
+        {
+            return report;
         }
-        continuation.finish(printer)?;
-        let speculation = Speculation::of(engine, runs_before);
-        Ok(self.outcome(report, continuation, counted_before, speculation))
+        let first_token = self.first_token.unwrap_or(self.start);
+        GenerationReport {
+            prompt_tokens: self.prompt_ids.len(),
+            prompt_time: first_token - self.start,
+            generated_tokens: self.continuation.ids.len(),
+            generation_time: first_token.elapsed(),
+            stop: report.stop,
+        }
     }
 
     fn outcome(
-        &self,
+        self,
         report: GenerationReport,
-        continuation: Continuation<'_>,
-        counted_before: Option<Counters>,
-        speculation: Option<Speculation>,
+        load_time: Duration,
+        before: Before,
+        engine: &Engine,
     ) -> Outcome {
+        let continuation = self.continuation;
         // Text that was held back may turn out to be a stop text at the end.
         let ending = continuation.stop.map_or_else(|| report.stop.into(), Ending::StopText);
         Outcome {
-            prompt_ids: self.prompt_ids.clone(),
+            prompt_ids: self.prompt_ids,
             ids: continuation.ids,
             text: continuation.text,
             ending,
             report,
-            load_time: Duration::ZERO,
+            load_time,
             sampler: self.sampler.options().clone(),
-            counted_before,
-            speculation,
+            counted_before: before.counters,
+            speculation: Speculation::of(engine, before.runs),
         }
     }
 }

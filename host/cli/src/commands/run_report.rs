@@ -7,7 +7,7 @@ use paceline_plugin_api::backend::{ArenaClass, Counters};
 use serde_json::{Value, json};
 
 use crate::commands::speculation_report::Speculation;
-use crate::engine_setup::{Context, Setup};
+use crate::engine_setup::{Context, Recovery, Setup};
 use crate::printer::Printer;
 use crate::text;
 
@@ -112,6 +112,7 @@ impl Outcome {
             ("timings".to_owned(), self.timings_json()),
             ("memory".to_owned(), engine.memory().rows().iter().map(memory_json).collect()),
             ("speculation".to_owned(), json!(self.speculation.as_ref().map(Speculation::as_json))),
+            ("recoveries".to_owned(), setup.recoveries.iter().map(Recovery::as_json).collect()),
             ("counters".to_owned(), json!(counters.map(|(before, after)| counters_json(&before, &after)))),
         ]);
         Value::Object(object)

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use paceline_registry::{
-    AbiRange, Candidate, Candidates, Environment, Error, FileFault, PluginStore, Prober, Registry, State,
-    check_folder, processor_features,
+    AbiRange, Candidate, Candidates, DriverSearch, Environment, Error, FileFault, KnownBackend, PluginStore,
+    Prober, Registry, State, check_folder, processor_features,
 };
 
 use super::variables::meaning_of;
@@ -31,14 +31,6 @@ const FEATURES: [&str; 16] = [
     "i8mm",
     "sve",
 ];
-/// What is driven, names of the driver's library of which one will do, and files that such devices have.
-const DRIVERS: [(&str, &[&str], &[&str]); 3] = [
-    ("NVIDIA", &["libcuda.so.1"], &["/dev/nvidiactl", "/dev/dxg"]),
-    ("AMD", &["libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"], &["/dev/kfd"]),
-    // Nearly every laptop has a device of Intel, and few want to compute on it.
-    ("Intel", &["libze_loader.so.1"], &[]),
-];
-
 /// Collects all facts. Drivers' libraries are loaded in a process of their own, and only with a prober.
 pub fn collect(candidates: &Candidates, registry: &Registry, prober: Option<&Prober>) -> Facts {
     let environment = Environment::of_process();
@@ -67,7 +59,7 @@ pub fn collect(candidates: &Candidates, registry: &Registry, prober: Option<&Pro
         },
         variables: variables(),
         drivers: prober.map(drivers).unwrap_or_default(),
-        folders: environment.search_directories().iter().map(|path| folder(path)).collect(),
+        folders: candidates.searched().iter().map(|path| folder(path)).collect(),
         cache: environment.cache_directory().map(|path| folder(&path)),
         lock_fault: installed.as_ref().and_then(|store| store.lock().err()).map(|error| {
             let remedy = error.hint().unwrap_or_default();
@@ -125,26 +117,24 @@ fn variables() -> Vec<(String, String)> {
 }
 
 fn drivers(prober: &Prober) -> Vec<Driver> {
-    let find = |libraries: &'static [&'static str]| {
-        let mut first_error = None;
-        for library in libraries {
-            let error = match prober.find_driver(library) {
-                Ok(Ok(found)) => return (*library, Ok(found.path.unwrap_or_else(|| "usable".to_owned()))),
-                Ok(Err(failure)) => failure.to_string(),
-                Err(error) => format!("cannot be tried: {error}"),
-            };
-            first_error.get_or_insert(error);
-        }
-        (libraries.first().copied().unwrap_or_default(), Err(first_error.unwrap_or_default()))
+    let driver = |known: &'static KnownBackend| {
+        let device = known.device_files.iter().find(|path| Path::new(path).exists()).cloned();
+        let found = match known.find_driver(prober) {
+            Ok(DriverSearch { found: Some((library, path)), .. }) => {
+                return Driver {
+                    known,
+                    library,
+                    device,
+                    found: Ok(path.unwrap_or_else(|| "usable".to_owned())),
+                };
+            }
+            Ok(search) => search.missing.into_iter().next().map(|(_, problem)| problem).unwrap_or_default(),
+            Err(error) => format!("cannot be tried: {error}"),
+        };
+        let library = known.libraries.first().cloned().unwrap_or_default();
+        Driver { known, library, device, found: Err(found) }
     };
-    DRIVERS
-        .into_iter()
-        .map(|(what, libraries, devices)| {
-            let (library, found) = find(libraries);
-            let device = devices.iter().find(|path| Path::new(path).exists()).map(|path| (*path).to_owned());
-            Driver { what, library, device, found }
-        })
-        .collect()
+    KnownBackend::all().iter().map(driver).collect()
 }
 
 fn folder(path: &Path) -> Folder {

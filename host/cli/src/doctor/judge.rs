@@ -122,16 +122,18 @@ fn variable(name: &str, value: &str) -> Finding {
 
 fn driver(driver: &Driver) -> Finding {
     const SECTION: &str = "drivers";
-    let Driver { what, library, device, found } = driver;
+    let Driver { known, library, device, found } = driver;
+    let others: Vec<&str> = known.libraries.iter().map(String::as_str).filter(|it| it != library).collect();
     match (found, device) {
         (Ok(path), _) => fine(SECTION, library, path),
-        (Err(_), None) => fine(SECTION, library, "not there"),
+        (Err(_), None) if others.is_empty() => fine(SECTION, library, "not there"),
+        (Err(_), None) => fine(SECTION, library, &format!("not there, nor {}", others.join(" or "))),
         (Err(error), Some(device)) => problem(
             SECTION,
             library,
             "not usable",
             &format!("the system shows {device}, but {library} {error}"),
-            &format!("install the driver of {what}, or add its folder to LD_LIBRARY_PATH"),
+            &format!("install {}, or add its folder to LD_LIBRARY_PATH", known.driver),
         ),
     }
 }

@@ -8,6 +8,7 @@ mod variables;
 
 pub use facts::collect;
 pub use judge::{Finding, Level, judge};
+use paceline_registry::KnownBackend;
 
 /// What is known about this machine.
 #[derive(Clone, Debug, Default)]
@@ -58,10 +59,10 @@ pub struct Memory {
 /// A driver's library.
 #[derive(Clone, Debug)]
 pub struct Driver {
-    /// What it drives.
-    pub what: &'static str,
-    /// Names of the library, the first one is shown.
-    pub library: &'static str,
+    /// What it is for, and the names of its library.
+    pub known: &'static KnownBackend,
+    /// The library that was found, else the first that was looked for.
+    pub library: String,
     /// A file by which the system shows that there is such a device.
     pub device: Option<String>,
     /// The library's path, or why it cannot be loaded.

@@ -58,6 +58,7 @@ fn without_searched(text: &str) -> String {
     const SEARCHED: &str = "; searched ";
 
     let lines = text.split_inclusive('\n').map(|line| match line.split_once(SEARCHED) {
+        None if line.starts_with("searched: ") => "searched: [directories]\n".to_owned(),
         Some((before, after)) => {
             let rest = after.find("; ").map_or("\n", |end| &after[end..]);
             format!("{before}{SEARCHED}[directories]{rest}")
@@ -192,6 +193,16 @@ pub fn strategy_plugin() -> String {
     example("strategy_plugin")
 }
 
+/// The shared library with a drafter that behaves badly if its setting says so.
+pub fn faulty_plugin() -> String {
+    example("faulty_plugin")
+}
+
+/// The shared library with a rollback strategy that takes nothing back.
+pub fn lossy_plugin() -> String {
+    example("lossy_plugin")
+}
+
 /// The shared library with simulated devices.
 pub fn sim_plugin() -> String {
     example("sim_plugin")
@@ -200,7 +211,8 @@ pub fn sim_plugin() -> String {
 /// The file of the demo model's drafter.
 pub const DRAFT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/demo-dflash-Q8_0.gguf");
 
-fn example(name: &str) -> String {
+/// A shared library among the examples.
+pub fn example(name: &str) -> String {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_paceline"));
     let folder = program.parent().expect("the program lies in a folder").join("examples");
     let file = format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);

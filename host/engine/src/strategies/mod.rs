@@ -1,8 +1,11 @@
 //! Strategies of a context: what a user asks for, what they declare, and running their programs.
 
 mod facts;
+mod panics;
 mod session;
 
+pub use panics::PluginPanic;
+pub(crate) use panics::{Panics, WatchedDrafter};
 pub(crate) use session::RunSession;
 
 use crate::error::{EngineError, Result};
@@ -12,7 +15,7 @@ use crate::step::ContextShape;
 use facts::ModelFacts;
 use paceline_gguf::Gguf;
 use paceline_plugin_api::Result as PluginResult;
-use paceline_plugin_api::client::{DrafterClient, DrafterPluginClient, RollbackClient, RollbackPluginClient};
+use paceline_plugin_api::client::{DrafterPluginClient, RollbackClient, RollbackPluginClient};
 use paceline_plugin_api::graph::Graph;
 use paceline_plugin_api::graph::step::Tap;
 use paceline_plugin_api::strategy::{Facts, GroupRows, ProgramId, Session, Source, TensorFacts};
@@ -118,11 +121,13 @@ pub(crate) struct Setup {
     /// Of all drafters, one after the other.
     pub programs: Vec<DeclaredProgram>,
     pub draft: Option<Arc<Gguf>>,
+    /// What panics of the plugins are told to.
+    pub panics: Panics,
 }
 
 /// A drafter of the context.
 pub(crate) struct Drafter {
-    pub client: DrafterClient,
+    pub client: WatchedDrafter,
     /// Its programs, as numbers over all strategies.
     pub programs: std::ops::Range<usize>,
 }
@@ -244,6 +249,7 @@ pub(crate) fn create(
         let client = with_session(model, options, context, &mut setup, plugin, |session| {
             wanted.plugin.create(&facts, &wanted.settings, session)
         })?;
+        let client = WatchedDrafter::new(client, setup.panics.clone());
         drafters.push(Drafter { client, programs: first_program..setup.programs.len() });
     }
     if let Some(wanted) = &options.rollback {

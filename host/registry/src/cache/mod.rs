@@ -3,6 +3,7 @@
 //! One JSON file. What it says about a plugin holds while the file, this host, and what the plugin's answer may
 //! depend on are the same. Whatever is wrong with the file, it is as if there were none.
 
+mod distrust;
 mod fingerprint;
 mod marker;
 
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use distrust::Distrusted;
 pub(crate) use fingerprint::{FOLDERS, Surroundings, drivers};
 pub(crate) use marker::Marker;
 use serde::{Deserialize, Serialize};
@@ -20,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{FileIdentity, sha256};
 use crate::probe::{Cause, Described, Earlier, Failure, Phase, ProbedDevice, Verdict};
 
-const FORMAT: u32 = 1;
+/// 2: which interfaces a strategy offers.
+const FORMAT: u32 = 2;
 const FILE_NAME: &str = "probes.json";
 const LOCK_NAME: &str = "probes.lock";
 const HOUR: u64 = 3600;
@@ -240,13 +243,34 @@ impl Cache {
         }
     }
 
+    /// Plugins that panicked, by the SHA-256 of their files.
+    pub fn distrusted(&self) -> BTreeMap<String, Distrusted> {
+        self.folder.as_deref().map(distrust::read).unwrap_or_default()
+    }
+
+    /// Remembers that the plugin in a file panicked; whether that could be kept.
+    pub fn distrust(&self, path: &Path, plugin: Distrusted) -> bool {
+        let Some(folder) = &self.folder else { return false };
+        let kept = sha256(path).and_then(|sha256| distrust::add(folder, sha256, plugin));
+        if let Err(error) = &kept {
+            tracing::warn!("that a plugin panicked is not kept in {}: {error}", folder.display());
+        }
+        kept.is_ok()
+    }
+
+    /// Forgets that files of a plugin panicked.
+    pub fn trust_again(&self, id: &str) -> io::Result<Vec<Distrusted>> {
+        self.folder.as_deref().map_or(Ok(Vec::new()), |folder| distrust::remove(folder, id))
+    }
+
     /// Notes that a plugin is being used, for the time that the marker lives.
     pub fn mark(&self, path: &Path, identity: FileIdentity, phase: Phase) -> Option<Marker> {
         self.folder.as_deref().and_then(|folder| Marker::place(folder, path, identity, phase))
     }
 }
 
-/// Forgets all verdicts and markers in a folder.
+/// Forgets all verdicts and markers in a folder. Plugins that panicked stay distrusted: trying them anew would not show
+/// that.
 ///
 /// # Errors
 /// When a file that is there cannot be removed.

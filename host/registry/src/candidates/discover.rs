@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::{Candidate, Candidates, DiscoverConfig, Source, State, choose, installed, not_probed};
+use super::{
+    Candidate, Candidates, DiscoverConfig, Source, State, choose, distrusted, installed, not_probed,
+};
 use crate::cache::{Cache, Surroundings};
 use crate::examine::{Rejected, examine};
 use crate::identity::FileIdentity;
 use crate::probe::{Described, Phase, Prober, Verdict};
-use crate::{Error, FileFault, search};
+use crate::{Error, FileFault, SignaturePolicy, Signatures, search};
 
 /// More at once would only get in each other's way, and drivers dislike it.
 const AT_ONCE: usize = 4;
@@ -45,6 +47,8 @@ impl Candidates {
             Some(folder) => installed::obey(&mut list, folder, &mut cache),
             None => BTreeMap::new(),
         };
+        distrusted::refuse(&mut list, &mut cache);
+        check_signatures(&mut list, &config.signatures);
         let switched_off = choices.iter().filter(|(_, choice)| choice.disabled).map(|(id, _)| id.clone());
         let mut candidates = Self {
             list,
@@ -114,6 +118,19 @@ fn take(candidate: &mut Candidate, verdict: Verdict<Described>) {
     match verdict {
         Ok(described) => candidate.state = State::Usable(Some(described)),
         Err(failure) => candidate.refuse(FileFault::Probe(failure)),
+    }
+}
+
+/// Warns of files that nobody signed who is trusted, or refuses them.
+fn check_signatures(list: &mut [Candidate], signatures: &Signatures) {
+    for candidate in list.iter_mut().filter(|candidate| matches!(candidate.state, State::Usable(_))) {
+        match signatures.check(&candidate.path) {
+            Ok(_) => {}
+            Err(fault) if signatures.policy == SignaturePolicy::Require => candidate.refuse(fault),
+            Err(fault) => {
+                candidate.warnings.push(format!("plugin file {} {fault}", candidate.path.display()))
+            }
+        }
     }
 }
 

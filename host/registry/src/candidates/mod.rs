@@ -2,6 +2,7 @@
 
 mod choose;
 mod discover;
+mod distrusted;
 mod installed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use crate::descriptor::Descriptor;
 use crate::identity::FileIdentity;
 use crate::probe::{Cause, Described, Failure, Phase, ProbedDevice, Prober, Verdict};
 use crate::store::{Choice, Installed};
-use crate::{Error, FileFault, Result};
+use crate::{Error, FileFault, Result, Signatures};
 
 /// Where plugins are looked for, and what is asked of them.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,8 @@ pub struct DiscoverConfig {
     pub pins: BTreeMap<String, Pin>,
     /// Ids of plugins that are not used, and not tried either.
     pub disabled: BTreeSet<String>,
+    /// What is asked of the signatures of files.
+    pub signatures: Signatures,
     /// Tries files in processes of their own; without one, files are not tried before they are loaded.
     pub prober: Option<Prober>,
     /// Where it is kept what came of trying files; `None` keeps nothing.

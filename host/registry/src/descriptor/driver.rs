@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// A library of a driver that a plugin needs.
+/// A driver that a plugin needs, by its library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
-    /// File name of the library; `*` stands for any characters.
-    pub library: String,
+    /// File names of the library, of which one will do, in the order in which they are looked for; `*` stands for any
+    /// characters.
+    pub libraries: Vec<String>,
     /// Versions that will do; `None` for any.
     pub version: Option<DriverRange>,
     /// Where the version of the one that is installed can be read; `None` if it cannot, and only its presence counts.
@@ -34,9 +35,9 @@ impl FromStr for VersionSource {
 }
 
 impl Driver {
-    /// Whether a file's name is the library's, where `*` stands for any characters.
-    pub(crate) fn is_named(&self, file: &str) -> bool {
-        let mut parts = self.library.split('*');
+    /// Whether a file's name is a library's, where `*` stands for any characters.
+    pub(crate) fn is_named(library: &str, file: &str) -> bool {
+        let mut parts = library.split('*');
         let first = parts.next().unwrap_or_default();
         let Some(mut rest) = file.strip_prefix(first) else { return false };
         let mut parts = parts.peekable();
@@ -150,9 +151,7 @@ mod tests {
 
     #[test]
     fn a_star_stands_for_any_characters() {
-        let named = |library: &str, file: &str| {
-            Driver { library: library.to_owned(), version: None, version_from: None }.is_named(file)
-        };
+        let named = Driver::is_named;
         assert!(named("libnvrtc.so.*", "libnvrtc.so.12.4") && named("libnvrtc.so.*", "libnvrtc.so."));
         assert!(named("lib*-driver*.so", "libacme-driver-2.so") && named("*", "anything"));
         assert!(!named("libnvrtc.so.*", "libnvrtc.so") && !named("libnvrtc.so", "libnvrtc.so.12"));

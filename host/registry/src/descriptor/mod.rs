@@ -7,7 +7,7 @@
 //! abi = { oldest = "1.0", built = "1.0" }
 //! license = "MIT"
 //! summary = "One sentence."
-//! needs = [{ library = "libcuda.so.1", version = ">=535", version_from = "file_name" }]
+//! needs = [{ library = "libcuda.so.1", version = ">=535", version_from = "file_name" }]   # or any_of = ["a.so.2", "a.so.1"]
 //! cpu_features = ["avx2"]                         # of the whole file, not of paths chosen at run time
 //! gpu_targets = ["sm_90"]
 //! operations = ["acme.ternary_linear/1"]          # of the vendor's own

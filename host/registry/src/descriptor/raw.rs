@@ -63,7 +63,9 @@ struct RawAbi {
 
 #[derive(Deserialize)]
 struct RawDriver {
-    library: String,
+    library: Option<String>,
+    #[serde(default)]
+    any_of: Vec<String>,
     version: Option<String>,
     version_from: Option<String>,
 }
@@ -158,13 +160,19 @@ fn checked(text: &str, raw: RawDescriptor) -> Result<Descriptor, DescriptorFault
 }
 
 fn read_driver(raw: RawDriver) -> Result<Driver, String> {
-    if raw.library.is_empty() || raw.library.contains('/') {
-        return Err(format!("`{}` is no name of a library, such as `libcuda.so.1`", raw.library));
+    let libraries = match (raw.library, raw.any_of) {
+        (Some(library), any_of) if any_of.is_empty() => vec![library],
+        (None, any_of) if !any_of.is_empty() => any_of,
+        _ => return Err("a driver has a `library`, or some in `any_of` of which one will do".to_owned()),
+    };
+    if let Some(library) = libraries.iter().find(|it| it.is_empty() || it.contains('/')) {
+        return Err(format!("`{library}` is no name of a library, such as `libcuda.so.1`"));
     }
     let version = raw.version.as_deref().map(str::parse::<DriverRange>).transpose()?;
     let version_from = raw.version_from.as_deref().map(str::parse::<VersionSource>).transpose()?;
     if version.is_none() && version_from.is_some() {
-        return Err(format!("`{}` has a `version_from` and no `version` to compare with", raw.library));
+        let named = libraries.join(", ");
+        return Err(format!("`{named}` has a `version_from` and no `version` to compare with"));
     }
-    Ok(Driver { library: raw.library, version, version_from })
+    Ok(Driver { libraries, version, version_from })
 }

@@ -49,7 +49,7 @@ fn all_of_it_is_read() {
     assert_eq!((descriptor.id.as_str(), descriptor.kind), ("cuda", PluginKind::Backend));
     assert_eq!(descriptor.version, "0.3.0-rc.1".parse().unwrap());
     assert_eq!(descriptor.abi.to_string(), "1.0..=1.0");
-    assert_eq!(descriptor.needs[0].library, "libcuda.so.1");
+    assert_eq!(descriptor.needs[0].libraries, ["libcuda.so.1"]);
     assert!(descriptor.needs[0].version.as_ref().unwrap().contains("535.104.05"));
     assert_eq!(descriptor.needs[1].version, None);
     assert_eq!(descriptor.cpu_features, ["avx2"]);
@@ -82,6 +82,7 @@ fn faults_say_where_they_are() {
     assert_snapshot!(fault(&format!("{SMALL}licence = \"MIT\"\n")), @"line 5, column 1: the key `licence` is not known; did you mean `license`?");
     assert_snapshot!(fault(&format!("{SMALL}needs = [{{ library = \"a\", soname = \"b\" }}]\n")), @"line 5, column 27: the key `soname` is not known");
     let needs = |driver: &str| fault(&format!("{SMALL}needs = [{{ library = \"a\", {driver} }}]\n"));
+    assert_snapshot!(needs("any_of = [\"b\"]"), @"line 5, column 10: a driver has a `library`, or some in `any_of` of which one will do");
     assert_snapshot!(needs("version_from = \"file_name\""), @"line 5, column 10: `a` has a `version_from` and no `version` to compare with");
     assert_snapshot!(needs("version = \">1\", version_from = \"symbol\""), @"line 5, column 10: `symbol` is no place where a driver's version stands; there is `file_name`");
     assert_snapshot!(fault(&with("id", "id = 3")), @"line 1, column 6: invalid type: integer `3`, expected a string");

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Cause, Described, Failure, FoundDriver, Phase, ProbedDevice, Verdict, frame};
 use crate::descriptor::PluginKind;
 use crate::{FileFault, drivers, examine, library};
-use paceline_plugin_api::abi::BACKEND_INTERFACE;
+use paceline_plugin_api::abi::{BACKEND_INTERFACE, DRAFTER_INTERFACE, ROLLBACK_INTERFACE};
 use paceline_plugin_api::client::PluginClient;
 
 /// Tries the plugin in `file` and answers through the pipe that is this process's standard input.
@@ -51,6 +51,13 @@ fn describe(file: &Path) -> Verdict<(Described, PluginClient)> {
             return Err(refusal(file, &FileFault::Descriptor(error.to_string())));
         }
         Err(_) => {}
+    }
+    let broken = |error: paceline_plugin_api::Error| refusal(file, &FileFault::Descriptor(error.to_string()));
+    if client.drafters().map_err(broken)?.is_some() {
+        interfaces.push(DRAFTER_INTERFACE.to_owned());
+    }
+    if client.rollbacks().map_err(broken)?.is_some() {
+        interfaces.push(ROLLBACK_INTERFACE.to_owned());
     }
     Ok((Described { interfaces }, client))
 }

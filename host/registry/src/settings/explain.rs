@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 
-use super::facts::{ContextFacts, LayerKind, Offer, Role, Split};
+use super::facts::{ContextFacts, DrafterPlace, LayerKind, Offer, Role, Split};
 use super::fault::Fault;
 use super::resolution::{Candidate, Decided, Loser, Resolution, Why};
 use super::schema::{DefaultValue, Schema, stage_name};
@@ -27,6 +27,8 @@ pub struct Report<'a> {
     pub schema: &'a Schema,
     /// Backends that run no layers, and why.
     pub not_used: &'a [(String, String)],
+    /// Backends that may take the place of the one in use if it fails, in order.
+    pub fallback: &'a [String],
     /// Strategies that the context uses.
     pub strategies: &'a [String],
     /// Strategies that it does not use, and why.
@@ -91,6 +93,7 @@ impl Report<'_> {
             },
             "placement": placement,
             "not_used": pairs(self.not_used),
+            "fallback": self.fallback,
             "strategies": self.strategies,
             "refused": pairs(self.refused),
             "settings": settings,
@@ -135,7 +138,9 @@ impl Report<'_> {
     }
 
     fn header(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![vec!["model".into(), format!("{}: {}", self.title, model_text(self.facts))]];
+        let is_drafter = self.facts.model().role == Role::Drafter;
+        let first = if is_drafter { "drafter" } else { "model" };
+        let mut rows = vec![vec![first.into(), format!("{}: {}", self.title, model_text(self.facts))]];
         for (index, (range, offers)) in self.facts.spans().into_iter().enumerate() {
             let layers = match range.len() {
                 1 => format!("layer {}", range.start),
@@ -143,7 +148,9 @@ impl Report<'_> {
             };
             let devices: Vec<String> = offers.into_iter().map(offer_text).collect();
             let name = if index == 0 { "placement" } else { "" };
-            rows.push(vec![name.into(), format!("{layers} on {}", devices.join(", "))]);
+            let follows = is_drafter && self.facts.drafter_place == DrafterPlace::SameDevice;
+            let follows = if follows { ", where the model is" } else { "" };
+            rows.push(vec![name.into(), format!("{layers} on {}{follows}", devices.join(", "))]);
         }
         if self.facts.split == Split::Tensor {
             rows.push(vec![
@@ -153,6 +160,12 @@ impl Report<'_> {
         }
         for (id, reason) in self.not_used {
             rows.push(vec!["not used".into(), format!("{id}: {reason}")]);
+        }
+        if is_drafter {
+            return rows;
+        }
+        if !self.fallback.is_empty() {
+            rows.push(vec!["fallback".into(), self.fallback.join(", ")]);
         }
         let strategies =
             if self.strategies.is_empty() { "none".to_owned() } else { self.strategies.join(", ") };
@@ -311,6 +324,5 @@ fn model_text(facts: &ContextFacts) -> String {
         (true, false) => ", MTP head",
         (true, true) => ", trimmed MTP head",
     };
-    let role = if model.role == Role::Drafter { "drafter, " } else { "" };
-    format!("{role}{}, {layers} layers{kinds}{head}", model.arch)
+    format!("{}, {layers} layers{kinds}{head}", model.arch)
 }

@@ -44,6 +44,8 @@ pub struct ModelFacts {
     pub has_trimmed_head: bool,
     /// Id of the strategy that drafts with a model, or with a block of this one; `None` if none does.
     pub drafter_kind: Option<String>,
+    /// Id of the rollback strategy that the context may use; `None` if there is none.
+    pub rollback_kind: Option<String>,
 }
 
 /// What a device is.

@@ -6,9 +6,14 @@
 //! [search]
 //! dirs = ["$EXE/plugins", "/opt/paceline/plugins"]    # absolute, or from $EXE or $XDG_DATA_HOME
 //!
+//! [trust]
+//! signatures = "warn"                                  # or "require", or "off"
+//! keys = ["RW…"]                                       # public keys of minisign that plugins are signed with
+//!
 //! [select]
 //! backend = ["cuda", "cpu"]                            # preferred ones first
 //! strategy = "auto"                                    # or "none", or a list
+//! rollback = ["gdn-replay"]                             # rollback strategies, preferred ones first
 //! fallback = []                                        # where a run may go when its backend fails
 //!
 //! [settings]                                           # the host's own
@@ -44,7 +49,7 @@ use super::rule::{Rule, read_rules};
 use super::source::{Layer, Place};
 use super::toml_text::Text;
 use super::value::{AUTO, Value};
-use crate::Environment;
+use crate::{Environment, SignaturePolicy, TrustedKey};
 
 /// The form of files that this version reads.
 const SCHEMA: i64 = 1;
@@ -61,9 +66,12 @@ const NONE: &str = "none";
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     pub(super) layer: Layer,
-    pub(super) directories: Option<Vec<String>>,
-    pub(super) backends: Option<Vec<String>>,
+    pub(super) directories: Option<Vec<Placed<String>>>,
+    pub(super) signatures: Option<Placed<SignaturePolicy>>,
+    pub(super) keys: Option<Vec<TrustedKey>>,
+    pub(super) backends: Option<Vec<Placed<String>>>,
     pub(super) strategy: Option<Strategy>,
+    pub(super) rollbacks: Option<Vec<Placed<String>>>,
     pub(super) fallback: Option<Vec<Placed<String>>>,
     pub(super) plugins: BTreeMap<String, PluginEntry>,
     pub(super) plain: Vec<Plain>,
@@ -71,9 +79,10 @@ pub struct ConfigFile {
 }
 
 /// Which strategies guess ahead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
     /// Those that suit the model.
+    #[default]
     Auto,
     /// These, in this order; empty for none.
     Named(Vec<String>),
@@ -150,7 +159,7 @@ impl ConfigFile {
         let text = Text { file: name, text };
         let document = text.parse()?;
         let table = document.get_ref();
-        text.only(table, "", &["schema", "search", "select", "settings", "plugin", "rule"])?;
+        text.only(table, "", &["schema", "search", "trust", "select", "settings", "plugin", "rule"])?;
         match table.get("schema") {
             None => return Err(text.fault(0, format!("the file does not begin with `schema = {SCHEMA}`"))),
             Some(value) if text.value("schema", value)? != Value::Integer(SCHEMA) => {
@@ -162,8 +171,11 @@ impl ConfigFile {
         let mut file = Self {
             layer,
             directories: None,
+            signatures: None,
+            keys: None,
             backends: None,
             strategy: None,
+            rollbacks: None,
             fallback: None,
             plugins: BTreeMap::new(),
             plain: Vec::new(),
@@ -171,6 +183,9 @@ impl ConfigFile {
         };
         if let Some(value) = table.get("search") {
             file.directories = read_search(&text, value)?;
+        }
+        if let Some(value) = table.get("trust") {
+            read_trust(&text, value, &mut file)?;
         }
         if let Some(value) = table.get("settings") {
             read_settings(&text, text.table("settings", value)?, "", &mut file.plain)?;
@@ -193,13 +208,14 @@ impl ConfigFile {
     }
 }
 
-fn read_search(text: &Text<'_>, value: &Spanned<DeValue<'_>>) -> Result<Option<Vec<String>>, Fault> {
+fn read_search(text: &Text<'_>, value: &Spanned<DeValue<'_>>) -> Result<Option<Vec<Placed<String>>>, Fault> {
     let table = text.table("search", value)?;
     text.only(table, " in `search`", &["dirs"])?;
     let Some(value) = table.get("dirs") else { return Ok(None) };
     let directories = text.strings("dirs", value)?;
     let items = value.get_ref().as_array().into_iter().flatten();
-    for (directory, item) in directories.iter().zip(items) {
+    let mut placed = Vec::with_capacity(directories.len());
+    for (directory, item) in directories.into_iter().zip(items) {
         let first = directory.split('/').next().unwrap_or_default();
         if !(first.is_empty() && !directory.is_empty() || ["$EXE", "$XDG_DATA_HOME"].contains(&first)) {
             let message = format!(
@@ -208,13 +224,33 @@ fn read_search(text: &Text<'_>, value: &Spanned<DeValue<'_>>) -> Result<Option<V
             );
             return Err(text.fault(item.span().start, message));
         }
+        placed.push(Placed { it: directory, place: text.place(item.span().start) });
     }
-    Ok(Some(directories))
+    Ok(Some(placed))
+}
+
+fn read_trust(text: &Text<'_>, value: &Spanned<DeValue<'_>>, file: &mut ConfigFile) -> Result<(), Fault> {
+    let table = text.table("trust", value)?;
+    text.only(table, " in `trust`", &["signatures", "keys"])?;
+    if let Some(value) = table.get("signatures") {
+        let word = text.string("signatures", value)?;
+        let policy = SignaturePolicy::WORDS.iter().find(|(name, _)| *name == word).map(|(_, policy)| *policy);
+        let policy = policy.ok_or_else(|| text.wrong("signatures", "`off`, `warn` or `require`", value))?;
+        file.signatures = Some(Placed { it: policy, place: text.place(value.span().start) });
+    }
+    if let Some(value) = table.get("keys") {
+        let items = value.get_ref().as_array().into_iter().flatten();
+        let keys = text.strings("keys", value)?.into_iter().zip(items).map(|(key, item)| {
+            TrustedKey::parse(&key).map_err(|problem| text.fault(item.span().start, problem))
+        });
+        file.keys = Some(keys.collect::<Result<_, _>>()?);
+    }
+    Ok(())
 }
 
 fn read_select(text: &Text<'_>, value: &Spanned<DeValue<'_>>, file: &mut ConfigFile) -> Result<(), Fault> {
     let table = text.table("select", value)?;
-    text.only(table, " in `select`", &["backend", "strategy", "fallback"])?;
+    text.only(table, " in `select`", &["backend", "strategy", "rollback", "fallback"])?;
     let ids = |name: &str| -> Result<Option<Vec<Placed<String>>>, Fault> {
         let Some(value) = table.get(name) else { return Ok(None) };
         let ids = text.strings(name, value)?;
@@ -236,7 +272,8 @@ fn read_select(text: &Text<'_>, value: &Spanned<DeValue<'_>>, file: &mut ConfigF
         }
         Ok(Some(placed))
     };
-    file.backends = ids("backend")?.map(|ids| ids.into_iter().map(|id| id.it).collect());
+    file.backends = ids("backend")?;
+    file.rollbacks = ids("rollback")?;
     file.fallback = ids("fallback")?;
     file.strategy = match table.get("strategy") {
         None => None,

@@ -32,6 +32,7 @@ pub(super) enum Fact {
     WeightTypes,
     DrafterKind,
     DrafterPlace,
+    RollbackKind,
     HasMtp,
     HasTrimmedHead,
 }
@@ -56,7 +57,7 @@ pub(super) enum Shape {
 }
 
 impl Fact {
-    pub(super) const ALL: [Self; 23] = [
+    pub(super) const ALL: [Self; 24] = [
         Self::Backend,
         Self::BackendVersion,
         Self::DeviceArch,
@@ -78,6 +79,7 @@ impl Fact {
         Self::WeightTypes,
         Self::DrafterKind,
         Self::DrafterPlace,
+        Self::RollbackKind,
         Self::HasMtp,
         Self::HasTrimmedHead,
     ];
@@ -105,6 +107,7 @@ impl Fact {
             Self::WeightTypes => "weight_types",
             Self::DrafterKind => "drafter.kind",
             Self::DrafterPlace => "drafter.place",
+            Self::RollbackKind => "rollback.kind",
             Self::HasMtp => "model.has_mtp",
             Self::HasTrimmedHead => "model.has_trimmed_head",
         }
@@ -117,7 +120,7 @@ impl Fact {
     pub(super) fn shape(self) -> Shape {
         match self {
             Self::Backend | Self::DeviceArch | Self::Arch | Self::KvTypes => Shape::Words,
-            Self::WeightTypes | Self::DrafterKind => Shape::Words,
+            Self::WeightTypes | Self::DrafterKind | Self::RollbackKind => Shape::Words,
             Self::BackendVersion => Shape::Version,
             Self::DeviceKind => Shape::KnownWords(&["cpu", "discrete", "integrated", "software"]),
             Self::DeviceMemory => Shape::Bytes,
@@ -142,6 +145,7 @@ impl Fact {
             | Self::LayerKinds
             | Self::WeightTypes
             | Self::DrafterKind
+            | Self::RollbackKind
             | Self::HasMtp
             | Self::HasTrimmedHead => Stage::Placement,
             _ => Stage::Context,
@@ -268,6 +272,7 @@ impl Observe for ModelFacts {
             }
             Fact::WeightTypes => Observed::Words(self.weight_types.clone()),
             Fact::DrafterKind => word(self.drafter_kind.as_deref().unwrap_or("none")),
+            Fact::RollbackKind => word(self.rollback_kind.as_deref().unwrap_or("none")),
             Fact::HasMtp => Observed::Flag(self.has_mtp),
             Fact::HasTrimmedHead => Observed::Flag(self.has_trimmed_head),
             _ => Observed::Unknown,

@@ -128,6 +128,19 @@ impl fmt::Display for Overridden {
 }
 
 impl Resolution {
+    /// Leaves only what a plugin's own settings came to, for a drafter whose facts are others than the target's.
+    pub fn keep_only(&mut self, plugin: &str) {
+        let is_own = |key: &str| key.strip_prefix(plugin).is_some_and(|rest| rest.starts_with('.'));
+        self.decided.retain(|decided| is_own(&decided.key));
+        self.unused.retain(|unused| is_own(&unused.key));
+        self.without_effect.retain(|key, _| is_own(key));
+    }
+
+    /// Takes out what a plugin's own settings came to.
+    pub fn leave_to(&mut self, plugin: &str) {
+        self.decided.retain(|decided| decided.owner.plugin() != Some(plugin));
+    }
+
     /// All settings in order of their keys.
     pub fn settings(&self) -> &[Decided] {
         &self.decided
@@ -193,10 +206,7 @@ impl Resolution {
             return Err(cannot(&decided.winner));
         }
         let refused = decided.winner.value.clone();
-        let next = decided.losers.iter().position(|loser| {
-            matches!(loser.why, Why::Weaker | Why::LessSpecific) && loser.candidate.value != refused
-        });
-        let Some(next) = next else { return Err(cannot(&decided.winner)) };
+        let Some(next) = decided.alternative() else { return Err(cannot(&decided.winner)) };
         let next = decided.losers.remove(next).candidate;
         let refused_winner = std::mem::replace(&mut decided.winner, next);
         // Others that say the same are refused with it.
@@ -210,6 +220,20 @@ impl Resolution {
         let why = Why::Refused { because: because.to_owned() };
         decided.losers.insert(0, Loser { candidate: refused_winner, why });
         Ok(())
+    }
+}
+
+impl Decided {
+    /// The loser that would count if the winner's value could not be had.
+    fn alternative(&self) -> Option<usize> {
+        self.losers.iter().position(|loser| {
+            matches!(loser.why, Why::Weaker | Why::LessSpecific) && loser.candidate.value != self.winner.value
+        })
+    }
+
+    /// Whether [`Resolution::refuse`] would find another value: nobody asked for exactly this one, and there is one.
+    pub fn can_be_refused(&self) -> bool {
+        !self.winner.source.is_explicit() && self.alternative().is_some()
     }
 }
 

@@ -13,6 +13,7 @@ use super::observe::Fact;
 use super::rule::{Rule, read_rule};
 use super::toml_text::Text;
 use super::value::{AUTO, Takes, Value};
+use crate::KnownBackend;
 use crate::descriptor::{AbiVersion, DeclaredType, Descriptor, PluginKind};
 
 /// In front of the variables of the environment that are settings.
@@ -245,7 +246,11 @@ impl Schema {
             Some((id, _)) => {
                 let near = did_you_mean(key, keys());
                 let near = if near.is_empty() { did_you_mean(id, self.plugin_ids()) } else { near };
-                Unknown::Plugin(format!("there is no plugin `{id}`, so `{key}` has no effect{near}"))
+                let missing = match KnownBackend::find(id) {
+                    Some(known) => format!("the plugin `{id}` for {} is not installed", known.devices),
+                    None => format!("there is no plugin `{id}`"),
+                };
+                Unknown::Plugin(format!("{missing}, so `{key}` has no effect{near}"))
             }
             None => Unknown::Key(format!("the setting `{key}` is not known{}", did_you_mean(key, keys()))),
         })

@@ -187,7 +187,7 @@ impl Installed {
 }
 
 /// A time in seconds since 1970, as `2026-03-01T12:00:00Z`.
-pub(super) fn utc(seconds: u64) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Counted from 1 March of the year 0, so that a leap day is the last day of a year.
     let days = days + 719_468;

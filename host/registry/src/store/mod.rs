@@ -9,13 +9,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use lock::LOCK_FILE;
+pub(crate) use lock::utc;
 pub use lock::{Choice, Installed, Lock};
-use lock::{LOCK_FILE, utc};
 use staging::Staging;
 
 use crate::examine::{Examined, examine, sidecar};
 use crate::identity::sha256;
 use crate::probe::{Described, Phase, Prober, Verdict};
+use crate::signature::signature_path;
 use crate::{Error, FileFault, Result, search, trust};
 
 /// Held by whoever changes the folder.
@@ -101,65 +103,102 @@ impl PluginStore {
     /// # Errors
     /// A file that cannot be used, and why; the same version with other content; a folder that cannot be written.
     pub fn install(&self, source: &Path, prober: Option<&Prober>, replace: bool) -> Result<Installation> {
-        let source =
-            source.canonicalize().map_err(|error| Error::file(source, FileFault::io("find it", error)))?;
-        let refused = |fault| Error::file(&source, fault);
-        let Examined { descriptor, warnings, .. } =
-            examine(&source).map_err(|rejected| refused(rejected.fault))?;
+        let mut installed = self.install_all(&[source.to_owned()], prober, replace)?;
+        installed.pop().ok_or_else(|| Error::NothingToInstall(source.to_owned()))
+    }
+
+    /// Installs several files as [`PluginStore::install`] does one: all of them, or none.
+    ///
+    /// # Errors
+    /// As there, for the first file with which something is wrong; two files with the same version of a plugin. The folder
+    /// is as it was then.
+    pub fn install_all(
+        &self,
+        sources: &[PathBuf],
+        prober: Option<&Prober>,
+        replace: bool,
+    ) -> Result<Vec<Installation>> {
+        let sources = all_examined(sources)?;
         self.changing(|store, lock| {
-            let (id, version) = (descriptor.id.clone(), descriptor.version.clone());
-            let name = file_name(&id, &version);
             // Nothing that lies in such a folder is loaded.
-            trust::check_folder(&store.folder)
-                .map_err(|fault| Error::file(&store.folder.join(&name), fault))?;
+            trust::check_folder(&store.folder).map_err(|fault| Error::file(&store.folder, fault))?;
             let staging = Staging::new(&store.folder).map_err(|error| store.failed("write to", error))?;
-            let staged = staging.path(&name);
-            let copied = |file: &Path, name: &str| {
-                staging.copy(file, name).map_err(|error| store.failed("copy to", error))
+            let stage = |(source, examined): &(PathBuf, Examined)| {
+                store.stage(&staging, lock, (source, examined), prober, replace)
             };
-            let mut file = Installed {
-                sha256: copied(&source, &name)?,
-                descriptor_sha256: None,
-                source: source.clone(),
-                installed: utc(now()),
-                name,
-                id,
-                version,
-            };
-            if sidecar(&source).is_file() {
-                file.descriptor_sha256 = Some(copied(&sidecar(&source), &sidecar_name(&file.name))?);
+            let installations = sources.iter().map(stage).collect::<Result<Vec<_>>>()?;
+            let new: Vec<&Installed> =
+                installations.iter().filter(|it| !it.was_there).map(|it| &it.file).collect();
+            store.publish(&staging, &new)?;
+            for file in new {
+                lock.files.retain(|other| other.name != file.name);
+                lock.files.push(file.clone());
             }
-            let path = store.folder.join(&file.name);
-            if let Some(earlier) = lock.file(&file.name) {
-                let same = (&earlier.sha256, &earlier.descriptor_sha256)
-                    == (&file.sha256, &file.descriptor_sha256)
-                    && check(&store.folder, earlier).is_ok();
-                if same {
-                    let file = earlier.clone();
-                    return Ok(Installation {
-                        file,
-                        path,
-                        was_there: true,
-                        untried: false,
-                        warnings: Vec::new(),
-                    });
-                }
-            }
-            if path.exists() && !replace {
-                return Err(Error::InstalledAlready { id: file.id, version: file.version.to_string(), path });
-            }
-            // What is tried is what will be used, whatever becomes of the source meanwhile.
-            let examined = examine(&staged).map_err(|rejected| refused(rejected.fault))?;
-            if (&examined.descriptor.id, &examined.descriptor.version) != (&file.id, &file.version) {
-                return Err(refused(FileFault::Changed));
-            }
-            let tried = try_out(prober, &staged, &source)?;
-            store.publish(&staging, &file)?;
-            lock.files.retain(|other| other.name != file.name);
-            lock.files.push(file.clone());
             lock.files.sort_by(|a, b| (&a.id, &a.version).cmp(&(&b.id, &b.version)));
-            Ok(Installation { file, path, was_there: false, untried: !tried, warnings })
+            Ok(installations)
         })
+    }
+
+    /// Copies a file to where it is tried, unless it is installed already.
+    fn stage(
+        &self,
+        staging: &Staging,
+        lock: &Lock,
+        (source, Examined { descriptor, warnings, .. }): (&Path, &Examined),
+        prober: Option<&Prober>,
+        replace: bool,
+    ) -> Result<Installation> {
+        let refused = |fault| Error::file(source, fault);
+        let (id, version) = (descriptor.id.clone(), descriptor.version.clone());
+        let name = file_name(&id, &version);
+        let staged = staging.path(&name);
+        let copied =
+            |file: &Path, name: &str| staging.copy(file, name).map_err(|error| self.failed("copy to", error));
+        let mut file = Installed {
+            sha256: copied(source, &name)?,
+            descriptor_sha256: None,
+            source: source.to_owned(),
+            installed: utc(now()),
+            name,
+            id,
+            version,
+        };
+        if sidecar(source).is_file() {
+            file.descriptor_sha256 = Some(copied(&sidecar(source), &sidecar_name(&file.name))?);
+        }
+        for (of, name) in
+            [(source.to_owned(), file.name.clone()), (sidecar(source), sidecar_name(&file.name))]
+        {
+            if signature_path(&of).is_file() {
+                copied(&signature_path(&of), &signature_name(&name))?;
+            }
+        }
+        let path = self.folder.join(&file.name);
+        if let Some(earlier) = lock.file(&file.name) {
+            let same = (&earlier.sha256, &earlier.descriptor_sha256)
+                == (&file.sha256, &file.descriptor_sha256)
+                && check(&self.folder, earlier).is_ok();
+            if same {
+                let file = earlier.clone();
+                return Ok(Installation {
+                    file,
+                    path,
+                    was_there: true,
+                    untried: false,
+                    warnings: Vec::new(),
+                });
+            }
+        }
+        if path.exists() && !replace {
+            return Err(Error::InstalledAlready { id: file.id, version: file.version.to_string(), path });
+        }
+        // What is tried is what will be used, whatever becomes of the source meanwhile.
+        let examined = examine(&staged).map_err(|rejected| refused(rejected.fault))?;
+        if (&examined.descriptor.id, &examined.descriptor.version) != (&file.id, &file.version) {
+            return Err(refused(FileFault::Changed));
+        }
+        let tried = try_out(prober, &staged, source)?;
+        Ok(Installation { file, path, was_there: false, untried: !tried, warnings: warnings.clone() })
     }
 
     /// Removes a version of a plugin, or all of them, with what was decided about it; returns what was removed.
@@ -179,7 +218,7 @@ impl PluginStore {
                 });
             }
             for file in &removed {
-                for name in [file.name.clone(), sidecar_name(&file.name)] {
+                for name in names(file) {
                     match fs::remove_file(store.folder.join(name)) {
                         Err(error) if error.kind() != io::ErrorKind::NotFound => {
                             return Err(store.failed("remove a file from", error));
@@ -259,18 +298,41 @@ impl PluginStore {
         staging.publish(LOCK_FILE)
     }
 
-    /// Gives a file its name, the descriptor beside it first: a library without one is no plugin.
-    fn publish(&self, staging: &Staging, file: &Installed) -> Result<()> {
-        let published = match &file.descriptor_sha256 {
-            Some(_) => staging.publish(&sidecar_name(&file.name)),
-            None => Ok(()),
-        };
-        published.and_then(|()| staging.publish(&file.name)).map_err(|error| self.failed("write to", error))
+    /// Gives files their names, the descriptor beside each first: a library without one is no plugin. If one cannot get
+    /// its name, none does.
+    fn publish(&self, staging: &Staging, files: &[&Installed]) -> Result<()> {
+        let (new, old): (Vec<_>, Vec<_>) =
+            files.iter().flat_map(|file| names(file)).partition(|name| staging.path(name).exists());
+        staging.publish_all(&new).map_err(|error| self.failed("write to", error))?;
+        // What belonged to a file that was replaced says nothing about the one in its place.
+        old.iter().for_each(|name| drop(fs::remove_file(self.folder.join(name))));
+        Ok(())
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> Error {
         Error::Folder { action, path: self.folder.clone(), source: source.into() }
     }
+}
+
+/// Files that may be installed, by their canonical paths, each once.
+fn all_examined(sources: &[PathBuf]) -> Result<Vec<(PathBuf, Examined)>> {
+    let mut all: Vec<(PathBuf, Examined)> = Vec::with_capacity(sources.len());
+    for source in sources {
+        let failed = |fault| Error::file(source, fault);
+        let path = source.canonicalize().map_err(|error| failed(FileFault::io("find it", error)))?;
+        if all.iter().any(|(other, _)| *other == path) {
+            continue;
+        }
+        let examined = examine(&path).map_err(|rejected| Error::file(&path, rejected.fault))?;
+        let name = |it: &Examined| (it.descriptor.id.clone(), it.descriptor.version.clone());
+        if let Some((other, _)) = all.iter().find(|(_, other)| name(other) == name(&examined)) {
+            let (id, version) = name(&examined);
+            let version = version.to_string();
+            return Err(Error::SameVersion { id, version, first: other.clone(), second: path });
+        }
+        all.push((path, examined));
+    }
+    Ok(all)
 }
 
 /// Whether a file was tried; false if it cannot be.
@@ -309,6 +371,16 @@ fn file_name(id: &str, version: &semver::Version) -> String {
 
 fn sidecar_name(name: &str) -> String {
     sidecar(Path::new(name)).to_string_lossy().into_owned()
+}
+
+fn signature_name(name: &str) -> String {
+    signature_path(Path::new(name)).to_string_lossy().into_owned()
+}
+
+/// Names of an installed file and of all that may lie beside it, the library last.
+fn names(file: &Installed) -> [String; 4] {
+    let descriptor = sidecar_name(&file.name);
+    [signature_name(&file.name), signature_name(&descriptor), descriptor, file.name.clone()]
 }
 
 fn now() -> u64 {

@@ -58,6 +58,44 @@ impl Staging {
     }
 }
 
+/// Files that lay in the places of others, until all have theirs.
+const REPLACED: &str = "replaced-";
+
+impl Staging {
+    /// Moves files to their places, all or none: what was moved goes back, and what it replaced comes back, when one cannot
+    /// be moved.
+    pub fn publish_all(&self, names: &[String]) -> io::Result<()> {
+        for (index, name) in names.iter().enumerate() {
+            let moved = self.set_aside(name).and_then(|()| self.publish(name));
+            if let Err(error) = moved {
+                // The one that failed may have been set aside; those after it were not touched.
+                names[..=index].iter().rev().for_each(|name| self.take_back(name));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a file that will be replaced.
+    fn set_aside(&self, name: &str) -> io::Result<()> {
+        let (place, aside) = (self.folder.join(name), self.path(&format!("{REPLACED}{name}")));
+        if !place.exists() {
+            return Ok(());
+        }
+        // Not every file system has links.
+        fs::hard_link(&place, &aside).or_else(|_| fs::copy(&place, &aside).map(drop))
+    }
+
+    /// Puts back what was in a file's place, as far as that is possible.
+    fn take_back(&self, name: &str) {
+        let place = self.folder.join(name);
+        if !self.path(name).exists() {
+            let _ = fs::rename(&place, self.path(name));
+        }
+        let _ = fs::rename(self.path(&format!("{REPLACED}{name}")), place);
+    }
+}
+
 impl Drop for Staging {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.here);
@@ -89,4 +127,32 @@ pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One file is new, one replaces another, and of the last the place is taken by a folder.
+    #[test]
+    fn all_files_get_their_names_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let content = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        let names = ["new", "old", "taken"].map(str::to_owned);
+        fs::write(folder.join("old"), "before").unwrap();
+        fs::create_dir_all(folder.join("taken/by")).unwrap();
+        let staged = || {
+            let staging = Staging::new(folder).unwrap();
+            names.iter().for_each(|name| staging.write("after", name).unwrap());
+            staging
+        };
+        staged().publish_all(&names).unwrap_err();
+        assert_eq!((content("new"), content("old").as_deref()), (None, Some("before")));
+        fs::remove_dir_all(folder.join("taken")).unwrap();
+        staged().publish_all(&names).unwrap();
+        assert!(names.iter().all(|name| content(name).as_deref() == Some("after")));
+        // Nothing is left of the places in between.
+        assert_eq!(fs::read_dir(folder).unwrap().count(), names.len());
+    }
 }

@@ -42,7 +42,7 @@ fn strange_variables() {
     let others =
         read(&[("PACELINE_PLUGIN_DIRS", "/x"), ("PATH", "/y"), ("PACELINE_CUDA__STREAMS", "4")]).unwrap();
     assert!(others.given.is_empty());
-    assert_snapshot!(others.notes.join("\n"), @"the variable PACELINE_CUDA__STREAMS: there is no plugin `cuda`, so `cuda.streams` has no effect");
+    assert_snapshot!(others.notes.join("\n"), @"the variable PACELINE_CUDA__STREAMS: the plugin `cuda` for NVIDIA GPUs is not installed, so `cuda.streams` has no effect");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn wrong_values_name_what_gave_them() {
     assert_snapshot!(faulty(world().set("mtp-chain.depth", "16")), @"--set mtp-chain.depth=16: `mtp-chain.depth` cannot be `16`: it takes a whole number from 0 to 15");
     assert_snapshot!(faulty(world().set("mtp-chain.depth", "")), @"--set mtp-chain.depth=: `mtp-chain.depth` cannot be ``: it takes a whole number from 0 to 15");
     assert_snapshot!(faulty(world().set("mtp-chian.depth", "4")), @"--set mtp-chian.depth=4: there is no plugin `mtp-chian`, so `mtp-chian.depth` has no effect; did you mean `mtp-chain.depth`?");
-    assert_snapshot!(faulty(world().set("cuda.streams", "4")), @"--set cuda.streams=4: there is no plugin `cuda`, so `cuda.streams` has no effect");
+    assert_snapshot!(faulty(world().set("cuda.streams", "4")), @"--set cuda.streams=4: the plugin `cuda` for NVIDIA GPUs is not installed, so `cuda.streams` has no effect");
     assert_snapshot!(faulty(world().set("mtp-chain.depth", "4").set("mtp-chain.depth", "5")), @"--set mtp-chain.depth=5: `mtp-chain.depth` is given twice, by --set too");
     let mut twice = world().set("context", "4096");
     twice.given.push(Given::option("--ctx", "context", "2048"));
@@ -84,7 +84,7 @@ fn what_is_for_absent_plugins_is_noted() {
     let resolver = World::new([backend("cuda")]).file(Layer::Site, &text).resolver().unwrap();
     assert_snapshot!(resolver.notes().join("\n"), @r"
     /etc/paceline/registry.toml:3: there is no plugin `cdua`, so `cdua.streams` has no effect; did you mean `cuda.streams`?
-    /etc/paceline/registry.toml:5: there is no plugin `rocm`, so `rocm.waves` has no effect
+    /etc/paceline/registry.toml:5: the plugin `rocm` for AMD GPUs is not installed, so `rocm.waves` has no effect
     ");
 }
 
@@ -203,9 +203,9 @@ fn all_entries_can_be_shown() {
     assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
     context = 2048 by --set
     microbatch = auto by /etc/paceline/registry.toml:3
-    mtp-chain.head = trimmed by rule registry.toml:26 when model.has_trimmed_head = true
-    mtp-chain.kv_only = on by rule registry.toml:33 when backend = cpu
-    speculation.rollback = replay by rule registry.toml:18 when backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, for recurrent layers
+    mtp-chain.head = trimmed by rule registry.toml:28 when model.has_trimmed_head = true
+    mtp-chain.kv_only = on by rule registry.toml:35 when backend = cpu
+    speculation.rollback = replay by rule registry.toml:20 when backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, rollback.kind = gdn-replay, for recurrent layers
     ");
 }
 

@@ -54,6 +54,7 @@ impl Situation {
             resolution: &resolution,
             schema: resolver.schema(),
             not_used: &self.not_used,
+            fallback: &[],
             strategies: &self.strategies,
             refused: &self.refused,
         })
@@ -102,8 +103,8 @@ fn a_recurrent_model_on_the_processor() {
     microbatch                   512     built-in default                                         -
     mtp-chain.depth              0       default of mtp-chain                                     -
     mtp-chain.form               chain   default of mtp-chain                                     -
-    mtp-chain.head               auto    default of mtp-chain                                     trimmed (rule registry.toml:26 needs model.has_trimmed_head = true, here false)
-    mtp-chain.kv_only            on      rule registry.toml:33 (backend = cpu)                    -
+    mtp-chain.head               auto    default of mtp-chain                                     trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
+    mtp-chain.kv_only            on      rule registry.toml:35 (backend = cpu)                    -
     mtp-chain.least_probability  0       default of mtp-chain                                     -
     ngram-adaptive.floor         1       default of ngram-adaptive                                -
     ngram-adaptive.match         4       default of ngram-adaptive                                -
@@ -113,13 +114,13 @@ fn a_recurrent_model_on_the_processor() {
     speculation.acceptance       agree   built-in default                                         -
     speculation.controller       on      built-in default                                         -
     speculation.most_verified    15      built-in default                                         -
-    speculation.rollback         replay  rule registry.toml:18 (backend = cpu, arch = qwen35, …)  snapshots (built-in default)
+    speculation.rollback         replay  rule registry.toml:20 (backend = cpu, arch = qwen35, …)  snapshots (built-in default)
     speculation.select           value   built-in default                                         -
 
     measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
-    untested  mtp-chain.kv_only: the time that it saves
+    untested  mtp-chain.kv_only: the time that it saves; other backends, where the default of the plugin is the same
     measured  speculation.rollback: the logits and texts of tests/e2e/rollback.rs and speculation.rs are the same, to the bit, as with snapshots
-    untested  speculation.rollback: speed against snapshots; other backends and families, where snapshots stay the default
+    untested  speculation.rollback: speed against snapshots; other backends, families and rollback strategies, where snapshots stay the default
     ");
 }
 
@@ -163,7 +164,7 @@ fn a_model_on_one_of_two_cards() {
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
-    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:26 needs model.has_trimmed_head = true, here false)
+    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on         default of mtp-chain                          -
     mtp-chain.least_probability  0          default of mtp-chain                          -
     ngram-adaptive.floor         1          default of ngram-adaptive                     -
@@ -174,7 +175,7 @@ fn a_model_on_one_of_two_cards() {
     speculation.acceptance       agree      built-in default                              -
     speculation.controller       on         built-in default                              -
     speculation.most_verified    15         built-in default                              -
-    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:18 needs backend = cpu, here cuda)
+    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:20 needs backend = cpu, here cuda)
     speculation.select           value      built-in default                              -
 
     measured  cuda.capture: a bench of cuda
@@ -199,7 +200,7 @@ fn layers_on_cards_of_two_makers() {
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
-    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:26 needs model.has_trimmed_head = true, here false)
+    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on         default of mtp-chain                          -
     mtp-chain.least_probability  0          default of mtp-chain                          -
     ngram-adaptive.floor         1          default of ngram-adaptive                     -
@@ -210,7 +211,7 @@ fn layers_on_cards_of_two_makers() {
     speculation.acceptance       agree      built-in default                              -
     speculation.controller       on         built-in default                              -
     speculation.most_verified    15         built-in default                              -
-    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:18 needs backend = cpu, here cuda and sycl)
+    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:20 needs backend = cpu, here cuda and sycl)
     speculation.select           value      built-in default                              -
     sycl.capture                 on         rule in plugin sycl, line 19 (sequences = 1)  off (default of sycl)
     sycl.streams                 1          default of sycl                               -
@@ -239,7 +240,7 @@ fn two_cards_that_share_every_layer() {
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
-    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:26 needs model.has_trimmed_head = true, here false)
+    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on         default of mtp-chain                          -
     mtp-chain.least_probability  0          default of mtp-chain                          -
     ngram-adaptive.floor         1          default of ngram-adaptive                     -
@@ -250,7 +251,7 @@ fn two_cards_that_share_every_layer() {
     speculation.acceptance       agree      built-in default                              -
     speculation.controller       on         built-in default                              -
     speculation.most_verified    15         built-in default                              -
-    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:18 needs backend = cpu, here cuda)
+    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:20 needs backend = cpu, here cuda)
     speculation.select           value      built-in default                              -
 
     measured  cuda.capture: a bench of cuda
@@ -279,8 +280,8 @@ fn several_sequences() {
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
-    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:26 needs model.has_trimmed_head = true, here false)
-    mtp-chain.kv_only            on         rule registry.toml:33 (backend = cpu)         -
+    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
+    mtp-chain.kv_only            on         rule registry.toml:35 (backend = cpu)         -
     mtp-chain.least_probability  0          default of mtp-chain                          -
     ngram-adaptive.floor         1          default of ngram-adaptive                     -
     ngram-adaptive.match         4          default of ngram-adaptive                     -
@@ -290,11 +291,11 @@ fn several_sequences() {
     speculation.acceptance       agree      built-in default                              -
     speculation.controller       on         built-in default                              -
     speculation.most_verified    15         built-in default                              -
-    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:18 needs sequences = 1, here 4)
+    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:20 needs sequences = 1, here 4)
     speculation.select           value      built-in default                              -
 
     measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
-    untested  mtp-chain.kv_only: the time that it saves
+    untested  mtp-chain.kv_only: the time that it saves; other backends, where the default of the plugin is the same
     ");
 }
 
@@ -327,8 +328,8 @@ fn values_from_everywhere() {
     microbatch                   512        built-in default                       -
     mtp-chain.depth              4          --set                                  3 (~/.config/paceline/registry.toml:3) and 2 more
     mtp-chain.form               chain      default of mtp-chain                   -
-    mtp-chain.head               auto       default of mtp-chain                   trimmed (rule registry.toml:26 needs model.has_trimmed_head = true, here false)
-    mtp-chain.kv_only            on         rule registry.toml:33 (backend = cpu)  -
+    mtp-chain.head               auto       default of mtp-chain                   trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
+    mtp-chain.kv_only            on         rule registry.toml:35 (backend = cpu)  -
     mtp-chain.least_probability  0          default of mtp-chain                   -
     ngram-adaptive.floor         1          default of ngram-adaptive              -
     ngram-adaptive.match         6          ~/.config/paceline/registry.toml:5     4 (default of ngram-adaptive)
@@ -338,13 +339,13 @@ fn values_from_everywhere() {
     speculation.acceptance       agree      built-in default                       -
     speculation.controller       on         built-in default                       -
     speculation.most_verified    15         built-in default                       -
-    speculation.rollback         snapshots  PACELINE_SPECULATION__ROLLBACK         replay (rule registry.toml:18) and 1 more
+    speculation.rollback         snapshots  PACELINE_SPECULATION__ROLLBACK         replay (rule registry.toml:20) and 1 more
     speculation.select           value      built-in default                       -
 
     overridden  `mtp-chain.depth` is 4 by --set; 3 by ~/.config/paceline/registry.toml:3 is overridden
     overridden  `mtp-chain.depth` is 4 by --set; 2 by /etc/paceline/registry.toml:5 is overridden
     measured    mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
-    untested    mtp-chain.kv_only: the time that it saves
+    untested    mtp-chain.kv_only: the time that it saves; other backends, where the default of the plugin is the same
     ");
 }
 
@@ -367,8 +368,8 @@ fn a_site_that_sets_what_is_not_used_here() {
     microbatch                   512     built-in default                                         -
     mtp-chain.depth              0       default of mtp-chain                                     -
     mtp-chain.form               chain   default of mtp-chain                                     -
-    mtp-chain.head               auto    default of mtp-chain                                     trimmed (rule registry.toml:26 needs model.has_trimmed_head = true, here false)
-    mtp-chain.kv_only            on      rule registry.toml:33 (backend = cpu)                    -
+    mtp-chain.head               auto    default of mtp-chain                                     trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
+    mtp-chain.kv_only            on      rule registry.toml:35 (backend = cpu)                    -
     mtp-chain.least_probability  0       default of mtp-chain                                     -
     ngram-adaptive.floor         1       default of ngram-adaptive                                -
     ngram-adaptive.match         4       default of ngram-adaptive                                -
@@ -378,15 +379,15 @@ fn a_site_that_sets_what_is_not_used_here() {
     speculation.acceptance       agree   built-in default                                         -
     speculation.controller       on      built-in default                                         -
     speculation.most_verified    15      built-in default                                         -
-    speculation.rollback         replay  rule registry.toml:18 (backend = cpu, arch = qwen35, …)  snapshots (built-in default)
+    speculation.rollback         replay  rule registry.toml:20 (backend = cpu, arch = qwen35, …)  snapshots (built-in default)
     speculation.select           value   built-in default                                         -
 
     no effect  `cuda.streams` is 4 by /etc/paceline/registry.toml:3: `cuda` runs no layers here
     no effect  `dflash.depth` is 7 by PACELINE_DFLASH__DEPTH: `dflash` is not used here
     measured   mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
-    untested   mtp-chain.kv_only: the time that it saves
+    untested   mtp-chain.kv_only: the time that it saves; other backends, where the default of the plugin is the same
     measured   speculation.rollback: the logits and texts of tests/e2e/rollback.rs and speculation.rs are the same, to the bit, as with snapshots
-    untested   speculation.rollback: speed against snapshots; other backends and families, where snapshots stay the default
+    untested   speculation.rollback: speed against snapshots; other backends, families and rollback strategies, where snapshots stay the default
     ");
 }
 
@@ -410,8 +411,8 @@ fn a_default_that_cannot_be_had() {
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
-    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:26 needs model.has_trimmed_head = true, here false)
-    mtp-chain.kv_only            on         rule registry.toml:33 (backend = cpu)         -
+    mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
+    mtp-chain.kv_only            on         rule registry.toml:35 (backend = cpu)         -
     mtp-chain.least_probability  0          default of mtp-chain                          -
     ngram-adaptive.floor         1          default of ngram-adaptive                     -
     ngram-adaptive.match         4          default of ngram-adaptive                     -
@@ -421,11 +422,11 @@ fn a_default_that_cannot_be_had() {
     speculation.acceptance       agree      built-in default                              -
     speculation.controller       on         built-in default                              -
     speculation.most_verified    15         built-in default                              -
-    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:18, refused: no memory for records)
+    speculation.rollback         snapshots  built-in default                              replay (rule registry.toml:20, refused: no memory for records)
     speculation.select           value      built-in default                              -
 
     measured  mtp-chain.kv_only: drafts are the same as after the whole pass (tests/e2e/mtp_drafts.rs)
-    untested  mtp-chain.kv_only: the time that it saves
+    untested  mtp-chain.kv_only: the time that it saves; other backends, where the default of the plugin is the same
     ");
 }
 
@@ -444,9 +445,8 @@ fn a_drafter_has_facts_of_its_own() {
     );
     world.plugins.retain(|plugin| plugin.id != "mtp-chain");
     assert_snapshot!(Situation::new(world, "demo-dflash F16", facts).strategies(&["dflash"], &[]).text(), @r"
-    model       demo-dflash F16: drafter, llama, 8 layers
-    placement   layers 0-7 on sycl:0 (sycl 0.1.0)
-    strategies  dflash
+    drafter    demo-dflash F16: llama, 8 layers
+    placement  layers 0-7 on sycl:0 (sycl 0.1.0)
 
     setting                    value      from                                                                               instead of
     context                    2048       what the model was trained for, at most 8192                                       -
@@ -459,7 +459,7 @@ fn a_drafter_has_facts_of_its_own() {
     speculation.acceptance     agree      built-in default                                                                   -
     speculation.controller     on         built-in default                                                                   -
     speculation.most_verified  15         built-in default                                                                   -
-    speculation.rollback       snapshots  built-in default                                                                   replay (rule registry.toml:18 needs backend = cpu, here no such layer)
+    speculation.rollback       snapshots  built-in default                                                                   replay (rule registry.toml:20 needs backend = cpu, here no such layer)
     speculation.select         value      built-in default                                                                   -
     sycl.capture               on         rule in plugin sycl, line 19 (sequences = 1)                                       off (default of sycl)
     sycl.streams               1          default of sycl                                                                    -
@@ -474,11 +474,11 @@ fn why_a_setting_has_its_value() {
     speculation.rollback = replay
     How recurrent state is taken back after wrong guesses. It takes one of replay, snapshots.
 
-    from        rule registry.toml:18
-    because     backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, for recurrent layers
+    from        rule registry.toml:20
+    because     backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, rollback.kind = gdn-replay, for recurrent layers
     measured    the logits and texts of tests/e2e/rollback.rs and speculation.rs are the same, to the bit, as with snapshots
-    untested    speed against snapshots; other backends and families, where snapshots stay the default
-    instead of  snapshots by built-in default: rule registry.toml:18 is stronger
+    untested    speed against snapshots; other backends, families and rollback strategies, where snapshots stay the default
+    instead of  snapshots by built-in default: rule registry.toml:20 is stronger
     decided     when the context is made, by what runs its layers
     set it      --set speculation.rollback=VALUE, PACELINE_SPECULATION__ROLLBACK=VALUE
     ");
@@ -488,7 +488,7 @@ fn why_a_setting_has_its_value() {
     How recurrent state is taken back after wrong guesses. It takes one of replay, snapshots.
 
     from        built-in default
-    instead of  replay by rule registry.toml:18 (backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, for recurrent layers): it needs backend = cpu, and that is cuda here
+    instead of  replay by rule registry.toml:20 (backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, rollback.kind = gdn-replay, for recurrent layers): it needs backend = cpu, and that is cuda here
     decided     when the context is made, by what runs its layers
     set it      --set speculation.rollback=VALUE, PACELINE_SPECULATION__ROLLBACK=VALUE
     ");
@@ -558,12 +558,12 @@ fn programs_get_the_same() {
           "place": {
             "column": 1,
             "file": "registry.toml",
-            "line": 18
+            "line": 20
           }
         },
-        "untested": "speed against snapshots; other backends and families, where snapshots stay the default",
+        "untested": "speed against snapshots; other backends, families and rollback strategies, where snapshots stay the default",
         "value": "replay",
-        "when": "backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, for recurrent layers"
+        "when": "backend = cpu, arch = qwen35, recurrent_layers = all-on-one, sequences = 1, rollback.kind = gdn-replay, for recurrent layers"
       },
       "instead_of": [
         {

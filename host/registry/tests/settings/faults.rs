@@ -29,7 +29,7 @@ fn the_form_of_a_file() {
     assert_snapshot!(text("schema = 2\n"), @"site.toml:1:10: this version reads files with `schema = 1` only");
     assert_snapshot!(text("schema = 1\nselect = \n"), @"site.toml:2:10: string values must be quoted, expected literal string");
     assert_snapshot!(text("schema = 1\n[serach]\ndirs = []\n"), @"site.toml:2:2: the key `serach` is not known; did you mean `search`?");
-    assert_snapshot!(text("schema = 1\n[banana]\n"), @"site.toml:2:2: the key `banana` is not known; there is `schema`, `search`, `select`, `settings`, `plugin`, `rule`");
+    assert_snapshot!(text("schema = 1\n[banana]\n"), @"site.toml:2:2: the key `banana` is not known; there is `schema`, `search`, `trust`, `select`, `settings`, `plugin`, `rule`");
     assert_snapshot!(text("schema = 1\nplugin = 3\n"), @"site.toml:2:10: `plugin` takes a table, not the number 3");
     assert_snapshot!(text("schema = 1\nrule = 3\n"), @"site.toml:2:8: `rule` takes a list of tables, which are written as `[[rule]]`");
 }
@@ -78,8 +78,8 @@ fn rules() {
 #[test]
 fn conditions() {
     assert_snapshot!(when("{ backends = \"cuda\" }"), @"registry.toml:5:10: the fact `backends` is not known; did you mean `backend`?");
-    assert_snapshot!(when("{ gpu = true }"), @"registry.toml:5:10: the fact `gpu` is not known; there is `backend`, `backend_version`, `device.arch`, `device.kind`, `device.memory`, `device.capability`, `link`, `role`, `arch`, `layers.count`, `layers.kinds`, `recurrent_layers`, `split`, `group_size`, `stages`, `sequences`, `context`, `kv_types`, `weight_types`, `drafter.kind`, `drafter.place`, `model.has_mtp`, `model.has_trimmed_head`");
-    assert_snapshot!(when("{ device.name = \"x\" }"), @"registry.toml:5:17: the fact `device.name` is not known; there is `backend`, `backend_version`, `device.arch`, `device.kind`, `device.memory`, `device.capability`, `link`, `role`, `arch`, `layers.count`, `layers.kinds`, `recurrent_layers`, `split`, `group_size`, `stages`, `sequences`, `context`, `kv_types`, `weight_types`, `drafter.kind`, `drafter.place`, `model.has_mtp`, `model.has_trimmed_head`");
+    assert_snapshot!(when("{ gpu = true }"), @"registry.toml:5:10: the fact `gpu` is not known; there is `backend`, `backend_version`, `device.arch`, `device.kind`, `device.memory`, `device.capability`, `link`, `role`, `arch`, `layers.count`, `layers.kinds`, `recurrent_layers`, `split`, `group_size`, `stages`, `sequences`, `context`, `kv_types`, `weight_types`, `drafter.kind`, `drafter.place`, `rollback.kind`, `model.has_mtp`, `model.has_trimmed_head`");
+    assert_snapshot!(when("{ device.name = \"x\" }"), @"registry.toml:5:17: the fact `device.name` is not known; there is `backend`, `backend_version`, `device.arch`, `device.kind`, `device.memory`, `device.capability`, `link`, `role`, `arch`, `layers.count`, `layers.kinds`, `recurrent_layers`, `split`, `group_size`, `stages`, `sequences`, `context`, `kv_types`, `weight_types`, `drafter.kind`, `drafter.place`, `rollback.kind`, `model.has_mtp`, `model.has_trimmed_head`");
     assert_snapshot!(when("{ device.archs = \"x\" }"), @"registry.toml:5:17: the fact `device.archs` is not known; did you mean `device.arch`?");
     assert_snapshot!(when("{ backend = 3 }"), @"registry.toml:5:20: the fact `backend` takes a word or a list of words, not the number 3");
     assert_snapshot!(when("{ backend = [] }"), @"registry.toml:5:20: the fact `backend` can never be in an empty list");
@@ -119,8 +119,8 @@ fn rules_for_settings() {
     let rule = |rest: &str| checked(&format!("[[rule]]\n{rest}\n"));
     assert_snapshot!(rule("set = \"cuda.stream\"\nvalue = 4\nwhen = { sequences = 1 }"), @"/etc/paceline/registry.toml:3:7: the setting `cuda.stream` is not known; did you mean `cuda.streams`?");
     assert_snapshot!(rule("set = \"cuda.streams\"\nvalue = 40\nwhen = { sequences = 1 }"), @"/etc/paceline/registry.toml:4:9: `cuda.streams` cannot be `40`: it takes a whole number from 1 to 16");
-    assert_snapshot!(rule("set = \"kv_types\"\nvalue = \"q8_0\"\nwhen = { backend = \"rocm\" }"), @"/etc/paceline/registry.toml:5:8: `kv_types` is decided before layers are placed, and `backend` is a fact of the placement; its rules can test role, arch, layers.count, layers.kinds, weight_types, drafter.kind, model.has_mtp, model.has_trimmed_head");
-    assert_snapshot!(rule("set = \"context\"\nvalue = 4096\nwhen = { context = \">=8192\" }"), @"/etc/paceline/registry.toml:5:8: `context` is decided before layers are placed, and `context` is a fact of the placement; its rules can test role, arch, layers.count, layers.kinds, weight_types, drafter.kind, model.has_mtp, model.has_trimmed_head");
+    assert_snapshot!(rule("set = \"kv_types\"\nvalue = \"q8_0\"\nwhen = { backend = \"rocm\" }"), @"/etc/paceline/registry.toml:5:8: `kv_types` is decided before layers are placed, and `backend` is a fact of the placement; its rules can test role, arch, layers.count, layers.kinds, weight_types, drafter.kind, rollback.kind, model.has_mtp, model.has_trimmed_head");
+    assert_snapshot!(rule("set = \"context\"\nvalue = 4096\nwhen = { context = \">=8192\" }"), @"/etc/paceline/registry.toml:5:8: `context` is decided before layers are placed, and `context` is a fact of the placement; its rules can test role, arch, layers.count, layers.kinds, weight_types, drafter.kind, rollback.kind, model.has_mtp, model.has_trimmed_head");
     assert_snapshot!(
         rule("set = \"replay.mode\"\nvalue = \"on\"\nwhen = { sequences = 1 }\nconcerns = \"recurrent\""),
         @"/etc/paceline/registry.toml:5:8: `concerns` has no effect: no condition is about a backend or a device"

@@ -58,6 +58,9 @@ fn replay_is_the_default_only_where_it_was_measured() {
     let family = ModelFacts { arch: "qwen3next".to_owned(), ..qwen35() };
     assert_eq!(rollback(&on(family, &cpu)), "snapshots");
     assert_eq!(rollback(&on(llama(), &cpu)), "snapshots");
+    // Another strategy was not measured.
+    let strategy = ModelFacts { rollback_kind: Some("other".to_owned()), ..qwen35() };
+    assert_eq!(rollback(&on(strategy, &cpu)), "snapshots");
     let several = Placement::new(qwen35()).layers(0..8, &cpu).sequences(2).commit().unwrap();
     assert_eq!(rollback(&several), "snapshots");
 }

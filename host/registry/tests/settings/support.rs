@@ -86,6 +86,7 @@ pub fn qwen35() -> ModelFacts {
         layers: (0..8).map(kind).collect(),
         weight_types: ["q8_0".to_owned(), "f32".to_owned()].into(),
         has_mtp: true,
+        rollback_kind: Some("gdn-replay".to_owned()),
         ..ModelFacts::default()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::doctor::Memory;
+use paceline_registry::KnownBackend;
 
 const GIB: u64 = 1 << 30;
 
@@ -27,14 +28,14 @@ fn healthy() -> Facts {
         ],
         drivers: vec![
             Driver {
-                what: "NVIDIA",
-                library: "libcuda.so.1",
+                known: KnownBackend::find("cuda").unwrap(),
+                library: "libcuda.so.1".to_owned(),
                 device: Some("/dev/nvidiactl".to_owned()),
                 found: Ok("/usr/lib/x86_64-linux-gnu/libcuda.so.550.54".to_owned()),
             },
             Driver {
-                what: "Intel",
-                library: "libze_loader.so.1",
+                known: KnownBackend::find("sycl").unwrap(),
+                library: "libze_loader.so.1".to_owned(),
                 device: None,
                 found: Err("cannot be loaded".to_owned()),
             },
@@ -92,7 +93,7 @@ fn a_healthy_machine() {
     variables | CUDA_VISIBLE_DEVICES | 0,2 (hides all other NVIDIA devices; the driver obeys it: `paceline devices` lists what is left)
     variables | OMP_NUM_THREADS | 4 (how many threads OpenMP starts; no effect here: `--threads N`)
     drivers | libcuda.so.1 | /usr/lib/x86_64-linux-gnu/libcuda.so.550.54
-    drivers | libze_loader.so.1 | not there
+    drivers | libze_loader.so.1 | not there, nor libOpenCL.so.1
     plugin folders | /home/me/plugins | usable, mode 0700
     plugin folders | /usr/lib/paceline/plugins | not there
     cache | /home/me/.cache/paceline | usable
@@ -146,7 +147,7 @@ fn a_machine_with_everything_wrong() {
     drivers | libcuda.so.1 | not usable
         problem: the system shows /dev/nvidiactl, but libcuda.so.1 cannot be loaded: libcuda.so.1: no such file
         to do: install the driver of NVIDIA, or add its folder to LD_LIBRARY_PATH
-    drivers | libze_loader.so.1 | not there
+    drivers | libze_loader.so.1 | not there, nor libOpenCL.so.1
     plugin folders | /home/me/plugins | not usable
         problem: others can write it
         to do: chmod o-w it
