@@ -68,6 +68,8 @@ impl App {
 
     /// The built-in plugins and those that the user named. A named one that cannot be used is an error.
     pub fn with_named(&self, candidates: &Candidates) -> Result<Registry, Failure> {
+        // Faulty files may have said which plugins are not to be trusted.
+        self.config()?;
         let mut registry = Registry::new()?;
         registry.expect_builtins(BUILTINS)?;
         candidates.expect_named()?;
@@ -99,7 +101,8 @@ impl App {
             cache: environment.cache_directory(),
             installed: environment.user_plugin_directory(),
             signatures: plugins.map(|it| it.signatures.clone()).unwrap_or_default(),
-            prober: prober(),
+            // Without knowing whom the files trust, nothing is tried.
+            prober: plugins.and_then(|_| prober()),
         })
     }
 }

@@ -9,6 +9,8 @@ use crate::linear::lanes::{self, LANES, Lanes, Task};
 
 /// Bytes that a thread reads, far more than its part of any cache.
 const READ_BYTES: usize = 192 << 20;
+/// Size and alignment of a huge page.
+const HUGE_PAGE: usize = 2 << 20;
 /// Streams that a thread reads side by side: memory answers several faster than one.
 const STREAMS: usize = 4;
 /// Measurements, of which the best counts: what else the machine does only takes away.
@@ -24,7 +26,10 @@ pub fn read_rate(threads: usize) -> f64 {
     let mut buffers: Vec<Vec<u64>> = (0..threads).map(|_| Vec::new()).collect();
     for buffer in &mut buffers {
         buffer.reserve_exact(READ_BYTES / size_of::<u64>());
-        crate::device::advise_huge_pages(buffer.as_mut_ptr().cast(), READ_BYTES);
+        // The system takes advice for whole pages only, and the allocator's own words come before the buffer.
+        let start = buffer.as_mut_ptr().cast::<u8>();
+        let skipped = start.align_offset(HUGE_PAGE).min(READ_BYTES);
+        crate::device::advise_huge_pages(start.wrapping_add(skipped), READ_BYTES - skipped);
         buffer.resize(READ_BYTES / size_of::<u64>(), 1);
     }
     let slowest = best(threads, |thread| {

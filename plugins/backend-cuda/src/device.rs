@@ -311,8 +311,11 @@ impl Shared {
         let address = driver
             .allocate(bytes.len().max(1) as u64)
             .map_err(|error| self.error(&error, "allocating a table of a step"))?;
+        if let Err(error) = self.with_staging(|staging| staging.write(self, address, bytes)) {
+            driver.free(address);
+            return Err(error);
+        }
         lock(&self.constants).insert(bytes.to_vec(), address);
-        self.with_staging(|staging| staging.write(self, address, bytes))?;
         Ok(address)
     }
 

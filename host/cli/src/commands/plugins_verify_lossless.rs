@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use paceline_registry::Registry;
@@ -22,6 +23,10 @@ use crate::text;
 const IN_THIS_PROCESS: &str = "--in-this-process";
 /// How often a process that runs a plugin is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long its output is waited for when it has ended.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Bytes of its output that are kept.
+const LONGEST_OUTPUT: u64 = 1 << 20;
 /// Characters of the last line of a process that ended badly.
 const LONGEST_LINE: usize = 200;
 
@@ -53,13 +58,15 @@ pub fn compare(file: &Path, args: &PluginsVerifyArgs) -> Result<Value, Failure> 
         .map_err(cannot)?;
     let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let status = wait(&mut child, Duration::from_secs(args.time_limit)).map_err(cannot)?;
-    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+    let (stdout, stderr) = (read(stdout), read(stderr));
     let stderr = String::from_utf8_lossy(&stderr);
     let Some(status) = status else {
         return Ok(only_fault(format!("it was not done after {} s", args.time_limit)));
     };
-    match serde_json::from_slice::<Value>(&stdout) {
-        Ok(outcome) if status.success() => Ok(outcome),
+    // The plugin may have written something before.
+    let answer = stdout.split(|&byte| byte == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
+    match serde_json::from_slice::<Value>(answer) {
+        Ok(outcome) if status.success() && is_complete(&outcome) => Ok(outcome),
         // A failure of the command itself: a model that is not there, say.
         _ if status.code().is_some_and(|code| code != 101) && stderr.contains("error: ") => {
             Err(passed_on(&status, &stderr))
@@ -89,14 +96,29 @@ fn arguments(file: &Path, args: &PluginsVerifyArgs) -> Vec<OsString> {
     all
 }
 
-/// Reads all that a process writes, so that it never waits for a reader.
-fn reader(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+/// True if the comparison came to an end, whatever it found.
+fn is_complete(outcome: &Value) -> bool {
+    let holds = |key: &str| outcome[key].as_array().is_some_and(|list| !list.is_empty());
+    holds("texts") || holds("faults") || outcome["skipped"].is_string()
+}
+
+/// Reads all that a process writes, so that it never waits for a reader, and keeps the first part.
+fn reader(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
+        let Some(mut stream) = stream else { return };
         let mut bytes = Vec::new();
-        // What could be read is told in any case.
-        let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
-        bytes
-    })
+        // What could be read is told in any case, also to somebody who does not wait any more.
+        let _ = stream.by_ref().take(LONGEST_OUTPUT).read_to_end(&mut bytes);
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+/// What was read; nothing if processes that outlive the one that was waited for keep the stream open.
+fn read(reader: mpsc::Receiver<Vec<u8>>) -> Vec<u8> {
+    reader.recv_timeout(LAST_WORDS).unwrap_or_default()
 }
 
 /// Waits for a process; `None` if it had to be ended.

@@ -54,7 +54,9 @@ impl Setup {
             return Err(self.failure(error));
         }
         let (texts, reason) = (engine.texts(), with_sources(&error));
-        let is_trusted = error.panic().is_none() || self.is_built_in(self.backend.plugin());
+        // A panic may have reached a strategy first, and the request only what it left behind.
+        error.panic().iter().for_each(|panic| self.remember(panic));
+        let is_trusted = !self.panicked.borrow().contains(self.backend.plugin());
         // Whatever it still holds, the next one needs.
         drop(engine);
         let mut failure = self.not_loaded(error, &context.strategies, app);
@@ -147,10 +149,6 @@ impl Setup {
             "plugin `{id}` panicked and will not be used again (`paceline plugins enable {id}` trusts it again): {}",
             path.display()
         );
-    }
-
-    fn is_built_in(&self, id: &str) -> bool {
-        self.registry.find(id).is_ok_and(|plugin| plugin.origin.path().is_none())
     }
 
     /// Hands the settings that the command line gives for one backend to the one in its place: an option that any backend

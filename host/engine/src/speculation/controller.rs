@@ -34,8 +34,8 @@ const LAST_BASELINE_AFTER: u32 = 128;
 const BASELINE: u32 = 3;
 /// What a round that tries a drafter again may cost, in rounds without a draft.
 const PROBE_COST: f64 = 2.2;
-/// Measurements of a drafter's longest drafts before it is judged.
-const LEAST_SAMPLES: u32 = 2;
+/// How often a drafter is asked for its longest draft before it is judged.
+const LEAST_TRIES: u32 = 2;
 
 /// A moving average.
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,6 +124,8 @@ struct Drafter {
     /// Acceptance of the token at a position, given that those before were accepted.
     acceptance: [Average; LENGTHS],
     times: Times,
+    /// How often drafts of a length were asked for; it may have given less.
+    tried: [u32; LENGTHS],
     free: bool,
     most: usize,
     fixed: bool,
@@ -153,6 +155,8 @@ pub(crate) struct Controller {
     since_baseline: u32,
     /// Rounds after the last baseline until the next.
     next_baseline: u32,
+    /// The times of rounds without a draft are of another state of the machine than the next one.
+    is_baseline_old: bool,
     /// Rounds without a draft that are still to be timed.
     baseline_left: u32,
     rounds: u64,
@@ -167,6 +171,7 @@ impl Controller {
             drafters: Vec::new(),
             since_baseline: 0,
             next_baseline: FIRST_BASELINE_AFTER,
+            is_baseline_old: false,
             baseline_left: 0,
             rounds: 0,
         }
@@ -177,6 +182,7 @@ impl Controller {
         self.drafters.push(Drafter {
             acceptance: [Average::default(); LENGTHS],
             times: Times::proportional(),
+            tried: [0; LENGTHS],
             free,
             most,
             fixed,
@@ -211,8 +217,7 @@ impl Controller {
         } else if self.since_baseline >= self.next_baseline {
             self.next_baseline = (self.next_baseline * 2).min(LAST_BASELINE_AFTER);
             self.baseline_left = BASELINE;
-            // Older times are of another state of the machine.
-            self.verify.by_length[0] = RecentTimes::default();
+            self.is_baseline_old = true;
         }
         if self.baseline_left == 0 {
             return true;
@@ -241,7 +246,7 @@ impl Controller {
         }
         // What the longest draft costs has to be seen: a block may cost the same at every length. By its own value such
         // a draft would be left out, and the drafter with it, however good shorter ones are.
-        if d.off.is_none() && d.times.by_length[most].samples < LEAST_SAMPLES && !d.free {
+        if d.off.is_none() && d.tried[most] < LEAST_TRIES && !d.free {
             return Choice { length: most, value: f64::INFINITY };
         }
         let choices = (1..=most)
@@ -297,21 +302,29 @@ impl Controller {
         }
     }
 
-    /// Time that a drafter took for a draft of `length` tokens.
-    pub fn drafted(&mut self, drafter: usize, length: usize, seconds: f64) {
-        if let Some(d) = self.drafters.get_mut(drafter) {
-            d.times.by_length[length.min(LENGTHS - 1)].add(seconds);
+    /// Time that a drafter took for a draft of `length` tokens of the `wanted` ones.
+    pub fn drafted(&mut self, drafter: usize, wanted: usize, length: usize, seconds: f64) {
+        let Some(d) = self.drafters.get_mut(drafter) else { return };
+        let tried = &mut d.tried[wanted.min(LENGTHS - 1)];
+        *tried = tried.saturating_add(1);
+        // Behind a pause a drafter first has to catch up, which says nothing of the drafts to come.
+        let at = length.min(LENGTHS - 1);
+        if d.off.is_none() || d.times.by_length[at].known().is_none() {
+            d.times.by_length[at].add(seconds);
         }
     }
 
     /// Time of a verification of `drafts` drafted tokens of one sequence.
     pub fn verified(&mut self, drafts: usize, seconds: f64) {
+        if drafts == 0 && std::mem::take(&mut self.is_baseline_old) {
+            self.verify.by_length[0] = RecentTimes::default();
+        }
         self.verify.by_length[drafts.min(LENGTHS - 1)].add(seconds);
     }
 
     /// A drafter gave nothing although it took the time of a draft of `length` tokens.
     pub fn gave_nothing(&mut self, drafter: usize, length: usize, seconds: f64) {
-        self.drafted(drafter, length, seconds);
+        self.drafted(drafter, length, length, seconds);
         self.accepted(drafter, 1, 0);
     }
 
@@ -421,7 +434,7 @@ mod tests {
             tokens += 1.0 + accepted as f64;
             controller.verified(length, verify);
             if length > 0 {
-                controller.drafted(0, length, draft);
+                controller.drafted(0, length, length, draft);
                 controller.accepted(0, length, accepted);
             }
             controller.end_round();
@@ -460,7 +473,7 @@ mod tests {
             let length = drafted(&mut controller);
             controller.verified(length, 1.0 + 0.1 * length as f64);
             if length > 0 {
-                controller.drafted(0, length, 0.2 * length as f64);
+                controller.drafted(0, length, length, 0.2 * length as f64);
                 controller.accepted(0, length, if good { length } else { 0 });
             }
             controller.end_round();
@@ -483,7 +496,7 @@ mod tests {
             // The free one never finds anything.
             if drafting && controller.is_ready(1) && controller.pays(1, choice.value) {
                 asked += 1;
-                controller.drafted(1, choice.length, 0.3 * choice.length as f64);
+                controller.drafted(1, choice.length, choice.length, 0.3 * choice.length as f64);
                 controller.verified(choice.length, 1.0 + 0.1 * choice.length as f64);
                 controller.accepted(1, choice.length, 0);
             } else {
@@ -492,6 +505,27 @@ mod tests {
             controller.end_round();
         }
         assert!((2..20).contains(&asked), "{asked}");
+    }
+
+    /// A drafter that gives less than it is asked for is judged all the same.
+    #[test]
+    fn a_drafter_that_stops_early_is_judged() {
+        let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+        controller.add_drafter(8, false, false);
+        let mut drafted = 0;
+        for _ in 0..200 {
+            let choice = controller.length(0, 15);
+            if controller.begin_round() && controller.is_ready(0) && controller.pays(0, choice.value) {
+                drafted += 1;
+                controller.drafted(0, choice.length, 1, 0.5);
+                controller.verified(1, 1.1);
+                controller.accepted(0, 1, 0);
+            } else {
+                controller.verified(0, 1.0);
+            }
+            controller.end_round();
+        }
+        assert!(controller.is_off() && drafted < 20, "{drafted}");
     }
 
     /// A launch that guesses nothing costs time too.

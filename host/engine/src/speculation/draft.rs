@@ -186,7 +186,7 @@ impl Speculation {
             active.report.drafts += 1;
             active.report.drafted += count as u64;
             if !is_first_use {
-                self.controller.drafted(index, count, seconds);
+                self.controller.drafted(index, wanted, count, seconds);
             }
         } else if runs.launches > 0 && !is_first_use {
             self.controller.gave_nothing(index, wanted, seconds);

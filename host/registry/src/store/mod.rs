@@ -174,11 +174,17 @@ impl PluginStore {
             }
         }
         let path = self.folder.join(&file.name);
-        if let Some(earlier) = lock.file(&file.name) {
-            let same = (&earlier.sha256, &earlier.descriptor_sha256)
-                == (&file.sha256, &file.descriptor_sha256)
-                && check(&self.folder, earlier).is_ok();
-            if same {
+        let is_same = |earlier: &&Installed| {
+            (&earlier.sha256, &earlier.descriptor_sha256) == (&file.sha256, &file.descriptor_sha256)
+                && check(&self.folder, earlier).is_ok()
+        };
+        let same = lock.file(&file.name).filter(is_same);
+        if let Some(earlier) = same {
+            let signatures = [file.name.clone(), sidecar_name(&file.name)].map(|name| signature_name(&name));
+            let is_signed_alike = |name: &String| {
+                std::fs::read(staging.path(name)).ok() == std::fs::read(self.folder.join(name)).ok()
+            };
+            if signatures.iter().all(is_signed_alike) {
                 let file = earlier.clone();
                 return Ok(Installation {
                     file,
@@ -189,7 +195,8 @@ impl PluginStore {
                 });
             }
         }
-        if path.exists() && !replace {
+        // Another signature of the same file may always come.
+        if path.exists() && !replace && same.is_none() {
             return Err(Error::InstalledAlready { id: file.id, version: file.version.to_string(), path });
         }
         // What is tried is what will be used, whatever becomes of the source meanwhile.

@@ -82,8 +82,10 @@ impl Staging {
         if !place.exists() {
             return Ok(());
         }
-        // Not every file system has links.
-        fs::hard_link(&place, &aside).or_else(|_| fs::copy(&place, &aside).map(drop))
+        // Not every file system has links. A part of a file must never come back in place of the whole.
+        fs::hard_link(&place, &aside)
+            .or_else(|_| fs::copy(&place, &aside).map(drop))
+            .inspect_err(|_| drop(fs::remove_file(&aside)))
     }
 
     /// Puts back what was in a file's place, as far as that is possible.

@@ -513,7 +513,7 @@ impl Kernel {
                 [&[a.q, a.table, a.sequences, a.visible][..], &caches, a.sinks.as_slice()].concat()
             }
             Self::AttentionCombine(a) => {
-                [&[a.parts, a.sequences, a.visible][..], a.sinks.as_slice()].concat()
+                [&[a.q, a.parts, a.sequences, a.visible][..], a.sinks.as_slice()].concat()
             }
             Self::RowsStore(s) => vec![s.x, s.cells],
             Self::Visible(a) => vec![a.sequences],
