@@ -118,10 +118,14 @@ impl CudaDevice {
             arena_bytes: AtomicU64::new(0),
         };
         // Machine code that a driver refuses may still run as what the driver compiles itself.
+        let mut is_ptx = images.iter().any(|image| image.architecture.starts_with("compute_"));
         if let Err(error) = shared.load(&images) {
             tracing::info!("{label}: {error}; the driver compiles the kernels, which takes a while");
             shared.load(&cuda::ptx()).map_err(|e| e.on(&label, "loading the kernels"))?;
+            is_ptx = true;
         }
+        // Only the machine code for newer devices waits by itself for the kernel before it.
+        shared.settings.overlap &= !is_ptx;
         shared.stream = Some(driver.create_stream().map_err(failed)?);
         shared.queue = Mutex::new(Some(Queue::new(driver).map_err(failed)?));
         Ok(Self { shared: Arc::new(shared) })
@@ -304,10 +308,12 @@ impl Shared {
 
     /// The address of a table in device memory; equal tables have one.
     pub fn constant(&self, bytes: &[u8]) -> Result<Address> {
-        if let Some(&known) = lock(&self.constants).get(bytes) {
+        let driver = self.enter()?;
+        // Held until the table is there: whoever wants an equal one may use it at once.
+        let mut constants = lock(&self.constants);
+        if let Some(&known) = constants.get(bytes) {
             return Ok(known);
         }
-        let driver = self.enter()?;
         let address = driver
             .allocate(bytes.len().max(1) as u64)
             .map_err(|error| self.error(&error, "allocating a table of a step"))?;
@@ -315,7 +321,7 @@ impl Shared {
             driver.free(address);
             return Err(error);
         }
-        lock(&self.constants).insert(bytes.to_vec(), address);
+        constants.insert(bytes.to_vec(), address);
         Ok(address)
     }
 

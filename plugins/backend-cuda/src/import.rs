@@ -27,6 +27,15 @@ pub(crate) struct Staging {
 // SAFETY: the buffers are pinned memory that this owns; it is used under a lock.
 unsafe impl Send for Staging {}
 
+/// Waits for all copies when it goes, also on an error or a panic: the next use finds the buffers free.
+struct Settled<'a>(&'a Staging);
+
+impl Drop for Settled<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.driver.synchronize(self.0.stream);
+    }
+}
+
 /// What fills a buffer, piece by piece.
 type Fill<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<()>;
 
@@ -66,6 +75,17 @@ impl Staging {
         lengths: impl Iterator<Item = usize>,
         fill: Fill<'_>,
     ) -> Result<()> {
+        let _settled = Settled(self);
+        self.try_up(shared, target, lengths, fill)
+    }
+
+    fn try_up(
+        &self,
+        shared: &Shared,
+        target: Address,
+        lengths: impl Iterator<Item = usize>,
+        fill: Fill<'_>,
+    ) -> Result<()> {
         let failed = |error: DriverError| shared.error(&error, "copying to the device");
         let mut at = target;
         let mut used = [false; 2];
@@ -77,11 +97,7 @@ impl Staging {
             }
             // SAFETY: the buffer is this long, and the device has read what it held.
             let buffer = unsafe { std::slice::from_raw_parts_mut(self.buffers[turn], length) };
-            let filled = fill(buffer);
-            if let Err(error) = filled {
-                self.driver.synchronize(self.stream).map_err(failed)?;
-                return Err(error);
-            }
+            fill(buffer)?;
             // SAFETY: the buffer stays unchanged until its event has passed; the caller's range is in an arena.
             unsafe { self.driver.copy_to_device(at, self.buffers[turn], length, self.stream) }
                 .and_then(|()| self.driver.record(self.events[turn], self.stream))
@@ -104,6 +120,7 @@ impl Staging {
 
     /// Copies bytes from the device and waits for it.
     pub fn read(&self, shared: &Shared, source: Address, target: &mut [u8]) -> Result<()> {
+        let _settled = Settled(self);
         let failed = |error: DriverError| shared.error(&error, "copying from the device");
         let mut at = source;
         for piece in target.chunks_mut(BUFFER) {

@@ -117,6 +117,8 @@ impl Queue {
         };
         let queued = launch.work.run(driver, stream, launch.slot).and_then(|()| driver.record(event, stream));
         if let Err(error) = queued {
+            // A part of the run may be on its way, and works on blocks that the caller will use again.
+            let _ = driver.synchronize(stream);
             self.events.push(event);
             return Err(error);
         }

@@ -153,7 +153,10 @@ impl Driver for CudaDriver {
         // SAFETY: the driver writes the context; it is given back by `close`.
         unsafe {
             call!(cuDevicePrimaryCtxRetain(&mut context, device))?;
-            call!(cuCtxSetCurrent(context))?;
+            if let Err(error) = call!(cuCtxSetCurrent(context)) {
+                self.close(ordinal);
+                return Err(error);
+            }
         }
         Ok(ContextHandle(context as usize))
     }

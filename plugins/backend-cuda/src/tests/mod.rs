@@ -3,6 +3,7 @@
 mod conformance;
 mod faults;
 mod fusions;
+mod shared;
 
 use crate::backend::CudaBackend;
 use crate::driver::Driver;

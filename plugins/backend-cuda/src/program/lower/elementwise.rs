@@ -33,13 +33,14 @@ impl Lowering<'_> {
     pub(super) fn rms_norm(&mut self, node: &Node) -> Lowered<&'static str> {
         let attributes = Attributes::of(node);
         let mut operands = node.inputs[1..].iter();
-        let weight = match attributes.flag("weight").then(|| operands.next()).flatten() {
+        let weight_lie = match attributes.flag("weight").then(|| operands.next()).flatten() {
             Some(&id) => {
                 let lie = self.elements(id)?;
-                self.dense(lie, 0).address()
+                Some(self.dense(lie, 0))
             }
-            None => 0,
+            None => None,
         };
+        let weight = weight_lie.map_or(0, |lie| lie.address());
         let gate = match attributes.flag("gate").then(|| operands.next()).flatten() {
             Some(&id) => self.over_last_axis(id)?.0.view(),
             None => View::default(),
@@ -48,7 +49,11 @@ impl Lowering<'_> {
         let Lie { rows, items, width, .. } = x;
         let epsilon = attributes.float("eps") as f32;
         let (is_multiplied, is_only_multiplied) = self.quantized_readers(node.outputs[0]);
+        // The kernel reads and writes vectors, wherever they are.
+        let is_aligned = weight_lie.is_none_or(|lie| self.is_vectors(&Lie { row: 0, ..lie }))
+            && self.graph.results().iter().all(|r| r.value != node.outputs[0] || r.offset.is_multiple_of(16));
         if is_multiplied
+            && is_aligned
             && gate.address == 0
             && items == 1
             && width.is_multiple_of(BLOCK)

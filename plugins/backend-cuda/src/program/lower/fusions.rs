@@ -188,7 +188,7 @@ impl<'g> Finder<'g> {
         let behind = self.graph.nodes()[append + 1..].iter();
         // Whoever touches the cache first.
         let reader = behind.clone().find(|other| other.inputs.iter().any(|id| caches.contains(id)))?;
-        if reader.operation != "attention" || reader.inputs[1..3] != caches {
+        if reader.version != 1 || reader.operation != "attention" || reader.inputs[1..3] != caches {
             return None;
         }
         let (turned, nodes, epsilon) = self.turned(reader.inputs[0])?;

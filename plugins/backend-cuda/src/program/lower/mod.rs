@@ -98,6 +98,9 @@ struct Lowering<'g> {
     fusions: Fusions,
 }
 
+/// What a product reads: activations, their live count, their width, rows and distance of rows; and the weights' type.
+type ProductKey = (u64, u64, [u32; 3], u32);
+
 /// What has been made already and can be used again.
 #[derive(Default)]
 struct Known {
@@ -105,10 +108,10 @@ struct Known {
     quantized: HashMap<Lie, Id>,
     /// Copies, by the distance of their rows.
     copies: HashMap<(Lie, u32), Lie>,
-    /// What rows see: sequences, window, causal.
-    spans: HashMap<(Id, u32, bool), Id>,
-    /// Products that have room for more weights, by activations, their width and type.
-    products: HashMap<(u64, u32, u32), usize>,
+    /// What rows see: sequences, window, causal, how many rows.
+    spans: HashMap<(Id, u32, bool, Live), Id>,
+    /// Products that have room for more weights.
+    products: HashMap<ProductKey, usize>,
 }
 
 type Lowered<T> = std::result::Result<T, String>;

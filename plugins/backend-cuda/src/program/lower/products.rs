@@ -69,8 +69,10 @@ impl Lowering<'_> {
     pub(super) fn quantized_readers(&self, id: ValueId) -> (bool, bool) {
         let (mut any, mut only) = (false, !self.is_result(id));
         for node in self.graph.nodes().iter().filter(|node| node.inputs.contains(&id)) {
-            let is_product = node.operation == "linear" && node.inputs[1..].iter().all(|other| *other != id);
-            let (here, alone) = match node.operation.as_str() {
+            // A later version of an operation may be of any form.
+            let operation = if node.version == 1 { node.operation.as_str() } else { "" };
+            let is_product = operation == "linear" && node.inputs[1..].iter().all(|other| *other != id);
+            let (here, alone) = match operation {
                 "linear" if is_product => {
                     let is_quantized = self.packed(node.inputs[1]).is_ok_and(WeightKind::is_quantized);
                     (is_quantized, is_quantized)
@@ -167,7 +169,7 @@ impl Lowering<'_> {
 
     /// Lets the weight join an earlier product of the same activations, or begins one.
     fn add_segment(&mut self, activations: u64, segment: LinearSegment, new: Linear, out: Id) {
-        let key = (activations, new.k, segment.kind);
+        let key = (activations, new.live, [new.k, new.rows, new.x_row], segment.kind);
         // A bias that is an activation may be made later than the product that the weight would join.
         let is_plain = segment.bias == 0 || {
             let id = Ref::from_token(segment.bias).map(|at| at.id);

@@ -267,7 +267,7 @@ impl Lowering<'_> {
         let q = self.elements(node.inputs[0])?;
         let q = self.split(q, live, heads, width);
 
-        let key = (node.inputs[4].index(), window, causal);
+        let key = (node.inputs[4].index(), window, causal, rows_live);
         let known = self.known.spans.get(&key).copied();
         let spans = known.unwrap_or_else(|| self.intermediate(u64::from(rows) * 4 * ELEMENT));
         let spans_address = Ref::new(spans, 0).token();
