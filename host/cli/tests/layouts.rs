@@ -51,9 +51,15 @@ fn the_shipped_plugins_carry_this_programs_layouts() {
         let built = libraries(package, &[]);
         assert_eq!(built.len(), 1, "{package}: {built:?}");
         let verified_as = run(&["plugins", "verify", &built[0]]);
+        if verified_as.contains(": needs the driver library ") {
+            // Its code is not opened where it is of no use.
+            assert!(verified_as.starts_with("exit 5\n"), "{package}: {verified_as}");
+            eprintln!("{package}: skipped, since its driver is not here");
+            continue;
+        }
         assert!(verified_as.starts_with("exit 0\n"), "{package}: {verified_as}");
         assert!(
-            verified_as.ends_with(": no faults; its layouts are this program's\n"),
+            verified_as.contains(": no faults; its layouts are this program's\n"),
             "{package}: {verified_as}"
         );
         assert_eq!(json(&["plugins", "verify", &built[0], "--json"])["layouts"], "equal");
