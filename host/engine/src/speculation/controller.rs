@@ -17,6 +17,8 @@ const KEPT_TIMES: usize = 9;
 /// Acceptance at a position that nothing is known of, and how many measurements that guess counts for.
 const FIRST_GUESS: f64 = 0.75;
 const GUESS_SAMPLES: u32 = 3;
+/// Drafts of a text before what earlier texts were like may switch a drafter off.
+const TRIALS: u32 = 3;
 /// What a drafted token costs, in verifications of one row, before it was measured.
 const FIRST_DRAFT_COST: f64 = 0.3;
 /// How much better than no drafting a draft must be for a drafter that was off to be used again.
@@ -135,6 +137,8 @@ struct Drafter {
     next_probe: u32,
     /// One of its drafts was judged in this round.
     judged: bool,
+    /// Its drafts that were judged in this text.
+    trials: u32,
 }
 
 /// What to do in a round.
@@ -189,6 +193,7 @@ impl Controller {
             off: None,
             next_probe: FIRST_PROBE,
             judged: false,
+            trials: 0,
         });
     }
 
@@ -197,7 +202,9 @@ impl Controller {
         for drafter in &mut self.drafters {
             for position in &mut drafter.acceptance {
                 position.samples = position.samples.min(GUESS_SAMPLES);
+                position.value = (position.value + FIRST_GUESS) / 2.0;
             }
+            drafter.trials = 0;
             (drafter.off, drafter.next_probe) = (None, FIRST_PROBE);
         }
     }
@@ -294,7 +301,7 @@ impl Controller {
         let Some(d) = self.drafters.get_mut(drafter).filter(|_| self.enabled) else { return true };
         match d.off {
             Some(rounds) => rounds >= d.next_probe,
-            None if value == 0.0 || value >= plain * STAY_MARGIN => true,
+            None if d.trials < TRIALS || value == 0.0 || value >= plain * STAY_MARGIN => true,
             None => {
                 d.off = Some(0);
                 false
@@ -350,11 +357,13 @@ impl Controller {
             if !std::mem::take(&mut self.drafters[index].judged) {
                 continue;
             }
+            self.drafters[index].trials = self.drafters[index].trials.saturating_add(1);
             let value = self.best_value(index);
             let d = &mut self.drafters[index];
             let pays = value >= plain * if d.off.is_none() { STAY_MARGIN } else { RETURN_MARGIN };
             match (pays, d.off) {
                 (true, _) => (d.off, d.next_probe) = (None, FIRST_PROBE),
+                (false, None) if d.trials < TRIALS => {}
                 (false, None) => d.off = Some(0),
                 (false, Some(_)) => {
                     d.off = Some(0);
@@ -447,6 +456,29 @@ mod tests {
         let (gain, off) = play(0.9, 0.2, 0.05, 600);
         // The best fixed length is 7: 5.70 tokens in 2.75 steps.
         assert!(!off && gain > 1.9, "{gain}");
+    }
+
+    /// A text that cannot be guessed says little of the next.
+    #[test]
+    fn a_bad_text_does_not_spoil_the_next() {
+        let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+        controller.add_drafter(4, false, false);
+        for text in 0..20 {
+            let is_good = text % 2 == 1;
+            let mut drafts = 0;
+            for _ in 0..60 {
+                let length = drafted(&mut controller);
+                controller.verified(length, 1.0 + 0.1 * length as f64);
+                if length > 0 {
+                    drafts += 1;
+                    controller.drafted(0, length, length, 0.2 * length as f64);
+                    controller.accepted(0, length, if is_good { length } else { 0 });
+                }
+                controller.end_round();
+            }
+            assert!(if is_good { drafts > 40 } else { drafts < 12 }, "text {text}: {drafts} drafts");
+            controller.new_text();
+        }
     }
 
     /// Seeing that long drafts do not pay says nothing of short ones.
