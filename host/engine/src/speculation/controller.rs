@@ -68,21 +68,24 @@ impl Average {
 struct RecentTimes {
     seconds: [f64; KEPT_TIMES],
     samples: u32,
+    /// Of those that are kept: it is asked for many times a round, and changes once.
+    median: f64,
 }
 
 impl RecentTimes {
     fn add(&mut self, seconds: f64) {
         self.seconds[self.samples as usize % KEPT_TIMES] = seconds;
         self.samples = self.samples.saturating_add(1);
-    }
-
-    fn known(&self) -> Option<f64> {
         let kept = KEPT_TIMES.min(self.samples as usize);
         let mut sorted = self.seconds;
         let sorted = &mut sorted[..kept];
         sorted.sort_unstable_by(f64::total_cmp);
         // Of an even number the shorter of the two in the middle: the first finds cold caches.
-        kept.checked_sub(1).map(|last| sorted[last / 2])
+        self.median = sorted[(kept - 1) / 2];
+    }
+
+    fn known(&self) -> Option<f64> {
+        (self.samples > 0).then_some(self.median)
     }
 }
 
