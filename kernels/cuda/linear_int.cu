@@ -240,72 +240,95 @@ __device__ __forceinline__ void narrow(const KnLinear &p) {
     }
 }
 
+/* Dynamic shared memory of the wide kernels; src/params/linear.rs says so to whoever launches them. Two groups fit into what a
+ * multiprocessor of compute capability 8.0 has, which is 164 KB. */
+constexpr int WIDE_SHARED = 82944;
+
 /* Many rows: a group has 8 panels and 64 rows, a warp two of the panels and half of the rows. All warps walk through
  * the slices one after another, step by step, so that what they add up is the same; shared memory has weights and
- * activations of this step and of the next. */
+ * activations of this step and of the next ones. */
 template <template <int> class F>
 __device__ __forceinline__ void wide(const KnLinear &p) {
-    constexpr int UNIT = F<8>::UNIT, STEP = UNIT / 2, TILES = 8, PANELS = 8, TILE_BYTES = STEP / 2 * RECORD;
+    constexpr int UNIT = F<8>::UNIT, STEP = 4, TILES = 8, PANELS = 8, TILE_BYTES = STEP / 2 * RECORD;
     typedef F<STEP> Format;
-    __shared__ __align__(128) u8 weights[2][PANELS][Format::BYTES];
-    __shared__ __align__(128) u8 activations[2][TILES][TILE_BYTES];
-    /* Each warp unpacks the scales of a panel for all, where that pays and 48 KB are enough. */
-    constexpr bool UNPACKED = Format::MINIMA &&
-        sizeof(weights) + sizeof(activations) + 2 * PANELS * sizeof(Unpacked<F, STEP>) <= 49152;
-    __shared__ __align__(16) Unpacked<F, STEP> unpacked[UNPACKED ? 2 : 1][UNPACKED ? PANELS : 1];
+    constexpr int WEIGHTS = PANELS * Format::BYTES, STAGE = WEIGHTS + TILES * TILE_BYTES;
+    /* Each warp unpacks the scales of a panel for all, where there are minima too. */
+    constexpr bool UNPACKED = Format::MINIMA;
+    constexpr int UNPACKED_BYTES = UNPACKED ? 2 * PANELS * (int)sizeof(Unpacked<F, STEP>) : 0;
+    constexpr int FITTING = (WIDE_SHARED - UNPACKED_BYTES) / STAGE, STAGES = FITTING < 4 ? FITTING : 4;
+    static_assert(STAGES >= 3, "the steps have room");
+    extern __shared__ __align__(128) u8 memory[];
+    Unpacked<F, STEP> *const unpacked = (Unpacked<F, STEP> *)(memory + STAGES * STAGE);
     const int lane = (int)(threadIdx.x & 31u), warp = (int)(threadIdx.x >> 5);
     const Place place = locate(p, 16 * PANELS);
     const KnLinearSegment &seg = *place.segment;
     const Panel panel = panel_of<Format>(p, seg, place.group * PANELS + warp);
-    Format::copy(weights[0][warp], panel, 0, lane);
+    const int blocks = panel.blocks;
+    /* The step that is asked for next: the next one of the unit, else of the slice, else the first of the next slice. */
+    int ahead = 0, ahead_slice = 0;
+    auto advance = [&]() {
+        ahead = next_step<UNIT, STEP>(ahead);
+        if (ahead >= blocks && ++ahead_slice < SLICES) ahead = ahead_slice * UNIT;
+    };
+    /* Weights do not wait for the launch before this one. */
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (ahead < blocks) Format::copy(memory + i * STAGE + warp * Format::BYTES, panel, ahead, lane);
+        advance();
+    }
     wait_for_inputs();
     const int row0 = (int)blockIdx.y * 8 * TILES;
     const int rows = min((p.live ? *(const int *)p.live : (int)p.rows) - row0, 8 * TILES);
     if (rows <= 0) return;
-    const int blocks = panel.blocks, tile_bytes = panel.pairs * RECORD, tiles = (rows + 7) / 8;
+    const int tile_bytes = panel.pairs * RECORD, tiles = (rows + 7) / 8;
     const int first_panel = warp / 2 * 2, first_tile = warp % 2 * 4;
-    const u8 *x = (const u8 *)p.x + (long long)(row0 / 8 + warp) * tile_bytes;
-    x += lane * 16;
-    auto copy_activations = [&](int turn, int block) {
+    const u8 *const x = (const u8 *)p.x + (long long)(row0 / 8 + warp) * tile_bytes + lane * 16;
+    auto copy_activations = [&](int stage, int block) {
+        u8 *const to = memory + stage * STAGE + WEIGHTS + warp * TILE_BYTES + lane * 16;
         const int at = block / 2 * RECORD;
-        u8 *const to = &activations[turn][warp][lane * 16];
         if (warp < tiles)
 #pragma unroll
             for (int i = 0; i < TILE_BYTES; i += 512)
                 if (lane * 16 < TILE_BYTES - i && (Format::WHOLE || at + i + lane * 16 < tile_bytes))
                     copy<16>(to + i, x + at + i);
-        commit_copies();
     };
-    copy_activations(0, 0);
+    ahead = 0, ahead_slice = 0;
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (ahead < blocks) copy_activations(i, ahead);
+        commit_copies();
+        advance();
+    }
     float total[2][4][4] = {};
-    int turn = 0;
+    int stage = 0, turn = 0;
 #pragma unroll 1
     for (int slice = 0; slice < SLICES; slice++) {
         float sum[2][4][4] = {};
 #pragma unroll 1
-        for (int block = slice * UNIT; block < blocks;) {
-            /* The next step of the unit, else the next unit of the slice, else the first of the next slice. */
-            int next = next_step<UNIT, STEP>(block);
-            const bool ends = next >= blocks;
-            if (ends) next = slice + 1 < SLICES ? (slice + 1) * UNIT : blocks;
-            wait_copies<0>();
+        for (int block = slice * UNIT; block < blocks; block = next_step<UNIT, STEP>(block)) {
+            const u8 *const here = memory + stage * STAGE;
+            wait_copies<STAGES - 2>();
             if (UNPACKED) {
                 __syncwarp();
-                unpacked[turn][warp].unpack(weights[turn][warp], lane, block);
+                unpacked[turn * PANELS + warp].unpack(here + warp * Format::BYTES, lane, block);
             }
             __syncthreads();
-            if (next < blocks) {
-                Format::copy(weights[turn ^ 1][warp], panel, next, lane);
-                copy_activations(turn ^ 1, next);
+            /* What was worked on last is done with. */
+            const int free = stage ? stage - 1 : STAGES - 1;
+            if (ahead < blocks) {
+                Format::copy(memory + free * STAGE + warp * Format::BYTES, panel, ahead, lane);
+                copy_activations(free, ahead);
             }
-            const u8 *from = &activations[turn][first_tile][0];
+            commit_copies();
+            advance();
+            const u8 *const from = here + WEIGHTS + first_tile * TILE_BYTES;
             /* Rows that nobody copied are added up like others, and are not written. */
             if (first_tile < tiles)
-                add_step<F, STEP, 4, 2, 8, UNPACKED>(weights[turn][first_panel], Format::BYTES,
-                    UNPACKED ? &unpacked[turn][first_panel] : nullptr, block, blocks, from + lane * 16,
+                add_step<F, STEP, 4, 2, 8, UNPACKED>(here + first_panel * Format::BYTES, Format::BYTES,
+                    UNPACKED ? unpacked + turn * PANELS + first_panel : nullptr, block, blocks, from + lane * 16,
                     from + 512 + lane % 4 * 16, TILE_BYTES, sum);
             turn ^= 1;
-            block = ends ? blocks : next;
+            stage = stage + 1 < STAGES ? stage + 1 : 0;
         }
 #pragma unroll
         for (int i = 0; i < 32; i++) {

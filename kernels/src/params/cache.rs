@@ -128,6 +128,11 @@ parameters! {
         pub cells_end: u32,
         /// Added to the mean of squares.
         pub epsilon: f32,
+        /// 1 if no launch writes positions, cells or the factors of norms and angles, so that they can be asked for before
+        /// those in front of this one have ended.
+        pub early: u32,
+        /// 0.
+        pub reserved: u32,
     }
 
     /// What each row sees, once for all layers with one window: spans\[row\] = (slot, begin, end, 0), positions of the

@@ -4,6 +4,7 @@ mod describe;
 mod elementwise;
 mod fusions;
 mod products;
+mod quantized;
 mod sequences;
 mod states;
 
@@ -13,10 +14,10 @@ use super::view::{ELEMENT, Lie, rows_of};
 use super::{ALIGNMENT, GpuPlan, Id, KernelStep, Live, Place, Program, Ref, StateLayout, Step};
 use crate::layout::Layout;
 use describe::describe;
-use fusions::{Fusions, Gates};
-use paceline_kernels::params::elementwise::{CopyItems, DeltaGates};
+use fusions::Fusions;
+use paceline_kernels::params::elementwise::CopyItems;
 use paceline_kernels::params::linear::Linear;
-use paceline_kernels::params::{Parameters, View};
+use paceline_kernels::params::{Launch, Parameters, View};
 use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, WeightLayout};
 use paceline_plugin_api::graph::{Graph, Node, Value, ValueId, ValueKind};
 use paceline_plugin_api::{Error, Result};
@@ -29,7 +30,8 @@ const MOST_ROWS: u32 = 65_535;
 const CANONICAL: u64 = 1;
 
 /// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
-pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout]) -> Result<GpuPlan> {
+/// `target` is what the device runs; it is part of what says whose bits are the same.
+pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout], target: &str) -> Result<GpuPlan> {
     let results = graph.results();
     if results.iter().enumerate().any(|(i, r)| results[..i].iter().any(|other| other.value == r.value)) {
         return Err(Error::invalid("a value is marked as a result twice"));
@@ -38,8 +40,9 @@ pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout]) -> Result<GpuPlan> {
     let mut nodes = Vec::with_capacity(graph.nodes().len());
     for (index, node) in graph.nodes().iter().enumerate() {
         lowering.node_index = index;
-        nodes.push(match lowering.node(node) {
-            Ok(kernel) => describe(&graph, node, kernel),
+        let lowered = lowering.node(node);
+        nodes.push(match lowering.oversized.take().map_or(lowered, Err) {
+            Ok(kernel) => describe(&graph, node, kernel, target),
             Err(reason) => {
                 // Nodes behind it are judged by themselves.
                 for id in &node.outputs {
@@ -96,6 +99,8 @@ struct Lowering<'g> {
     counters: Option<(Id, u64)>,
     known: Known,
     fusions: Fusions,
+    /// A launch of the node that is lowered that no device takes.
+    oversized: Option<String>,
 }
 
 /// What a product reads: activations, their live count, their width, rows and distance of rows; and the weights' type.
@@ -140,6 +145,7 @@ impl<'g> Lowering<'g> {
             counters: None,
             known: Known::default(),
             fusions,
+            oversized: None,
         };
         for (index, id) in graph.weights().enumerate() {
             let layout = Layout::from_id(layouts[index].layout).ok_or_else(|| {
@@ -285,7 +291,29 @@ impl<'g> Lowering<'g> {
     }
 
     fn push<P: Parameters>(&mut self, parameters: &P) {
-        self.items.push(Item::Step(Step::Kernel(KernelStep::new(parameters))));
+        self.push_step(KernelStep::new(parameters));
+    }
+
+    fn push_step(&mut self, step: KernelStep) {
+        self.check_launch(&step.launch);
+        self.items.push(Item::Step(Step::Kernel(step)));
+    }
+
+    /// Remembers a launch with more groups than a device counts.
+    fn check_launch(&mut self, launch: &Launch) {
+        let [_, y, z] = launch.groups;
+        if y > MOST_ROWS || z > MOST_ROWS {
+            let entry = launch.entry;
+            self.oversized = Some(format!(
+                "`{entry}` would have {y} by {z} groups along y and z, more than the {MOST_ROWS} that a launch takes"
+            ));
+        }
+    }
+
+    /// True for a weight that kernels read as it came, so that no launch writes what they read.
+    fn is_given_weight(&self, id: ValueId) -> bool {
+        self.value(id).kind == ValueKind::Weight
+            && self.lies[id.index()].is_some_and(|lie| lie.root == id.index() && lie.is_dense())
     }
 
     /// A copy whose rows are `row` elements apart and have no gaps.
@@ -340,9 +368,6 @@ impl<'g> Lowering<'g> {
             self.lies[node.outputs[0].index()] = Some(lie);
             return Ok(kernel);
         }
-        if let Some(gates) = self.fusions.gates.get(&self.node_index).copied() {
-            self.gates(&gates)?;
-        }
         if let Some(heads) = self.fusions.heads.get(&self.node_index).copied() {
             self.heads_to_cache(&heads)?;
         }
@@ -382,28 +407,6 @@ impl<'g> Lowering<'g> {
             "softmax" => self.softmax(node),
             other => Err(format!("this backend does not know {other}/{}", node.version)),
         }
-    }
-
-    fn gates(&mut self, gates: &Gates) -> Lowered<()> {
-        let value = self.value(gates.alpha);
-        let (live, heads) = (self.live_address(value), value.shape.last());
-        let [alpha, beta] = [self.elements(gates.alpha)?, self.elements(gates.beta)?]
-            .map(|lie| self.split(lie, live, heads, 1).view());
-        let [dt, a] = [self.elements(gates.dt)?.address(), self.elements(gates.a)?.address()];
-        let [g_out, beta_out] = [self.output(gates.g_out)?, self.output(gates.beta_out)?]
-            .map(|lie| View::dense(lie.address(), heads, 1));
-        self.push(&DeltaGates {
-            alpha,
-            beta,
-            g_out,
-            beta_out,
-            dt,
-            a,
-            live,
-            rows: value.shape.first(),
-            heads,
-        });
-        Ok(())
     }
 
     fn finish(mut self, weight_bytes: Vec<u64>) -> Program {
