@@ -262,6 +262,8 @@ typedef struct {
     kn_u32 splits;
     float scale;
     float softcap;
+    kn_u32 early;
+    kn_u32 reserved;
 } KnAttentionParts;
 typedef struct {
     KnView out;

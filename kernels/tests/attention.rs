@@ -195,6 +195,8 @@ impl Memory {
             splits,
             scale: scale(shape),
             softcap: shape.softcap,
+            early: splits % 2,
+            reserved: 0,
         };
         let launch = if on_matrix_units { p.launch_matrix().unwrap() } else { p.launch() };
         // SAFETY: the buffers live to the end of the function and are as long as the parameters say.

@@ -198,6 +198,10 @@ parameters! {
         pub scale: f32,
         /// Softcap of scores, or 0.
         pub softcap: f32,
+        /// 1 if spans and table are there before the launches in front of this one have ended.
+        pub early: u32,
+        /// 0.
+        pub reserved: u32,
     }
 
     /// Second part: combines the partial results of [`AttentionParts`] in ascending order and divides. Rows that no sequence

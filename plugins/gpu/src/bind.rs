@@ -120,7 +120,7 @@ fn bind_step(shared: &Shared, program: &Program, addresses: &Addresses, step: &S
         grid: step.launch.groups,
         block: [step.launch.threads, 1, 1],
         shared: shared_bytes,
-        overlaps: shared.settings.overlap,
+        overlaps: shared.settings.overlap && !step.waits,
     };
     Ok(BoundStep::Kernel { entry: step.launch.entry, kernel, shape, parameters })
 }

@@ -21,7 +21,7 @@ use paceline_kernels::params::{Launch, Parameters, View};
 use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, WeightLayout};
 use paceline_plugin_api::graph::{Graph, Node, Value, ValueId, ValueKind};
 use paceline_plugin_api::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Most rows of a launch: the device counts groups along y in 16 bits.
 const MOST_ROWS: u32 = 65_535;
@@ -99,6 +99,8 @@ struct Lowering<'g> {
     counters: Option<(Id, u64)>,
     known: Known,
     fusions: Fusions,
+    /// Tables that change while a run is under way.
+    changing: HashSet<Id>,
     /// A launch of the node that is lowered that no device takes.
     oversized: Option<String>,
 }
@@ -145,6 +147,7 @@ impl<'g> Lowering<'g> {
             counters: None,
             known: Known::default(),
             fusions,
+            changing: HashSet::new(),
             oversized: None,
         };
         for (index, id) in graph.weights().enumerate() {
@@ -299,6 +302,10 @@ impl<'g> Lowering<'g> {
         self.items.push(Item::Step(Step::Kernel(step)));
     }
 
+    fn push_leading<P: Parameters>(&mut self, parameters: &P) {
+        self.push_step(KernelStep { leads: true, ..KernelStep::new(parameters) });
+    }
+
     /// Remembers a launch with more groups than a device counts.
     fn check_launch(&mut self, launch: &Launch) {
         let [_, y, z] = launch.groups;
@@ -424,7 +431,15 @@ impl<'g> Lowering<'g> {
             })
             .collect();
         // Counters are zero when a run begins.
-        steps.sort_by_key(|step| matches!(step, Step::Kernel(_)));
+        steps.sort_by_key(|step| match step {
+            Step::Clear(..) => 0,
+            Step::Kernel(step) if step.leads => 1,
+            Step::Kernel(_) => 2,
+        });
+        let follows = steps.iter().position(|step| matches!(step, Step::Kernel(step) if !step.leads));
+        if let Some(Step::Kernel(step)) = follows.and_then(|at| steps.get_mut(at)) {
+            step.waits = true;
+        }
         let (parameter_bytes, result_bytes) = (self.graph.parameter_bytes(), self.graph.result_bytes());
         let results_at = parameter_bytes.next_multiple_of(ALIGNMENT);
         let intermediates_at = results_at + result_bytes.next_multiple_of(ALIGNMENT);

@@ -1,7 +1,7 @@
 //! Nodes that know positions or sequences: rotation, caches and tables, attention, convolution, the delta rule.
 
 use super::fusions::{Heads, Turned};
-use super::{Lowered, Lowering};
+use super::{Item, Lowered, Lowering};
 use crate::program::checks::Check;
 use crate::program::view::{ELEMENT, Lie};
 use crate::program::{KernelStep, Live, Ref};
@@ -100,7 +100,7 @@ impl Lowering<'_> {
         let updates = self.value(node.inputs[1]);
         let offset = self.parameter_offset(node.inputs[1])?;
         self.check(Check::Updates { offset, live: self.live(updates), shape: [rows, columns] });
-        self.push(&TableUpdate {
+        let update = TableUpdate {
             table: self.address(node.inputs[0])?,
             updates: self.address(node.inputs[1])?,
             live: self.live_address(updates),
@@ -108,7 +108,15 @@ impl Lowering<'_> {
             rows,
             columns,
             reserved: 0,
-        });
+        };
+        let table = node.inputs[0].index();
+        let touches = |item: &Item| matches!(item, Item::Step(step) if step.touches().any(|id| id == table));
+        if self.items.iter().any(touches) {
+            self.changing.insert(table);
+            self.push(&update);
+        } else {
+            self.push_leading(&update);
+        }
         Ok("table_update")
     }
 
@@ -282,7 +290,7 @@ impl Lowering<'_> {
         let spans_address = Ref::new(spans, 0).token();
         if known.is_none() {
             self.known.spans.insert(key, spans);
-            self.push(&RowSpans {
+            self.push_leading(&RowSpans {
                 sequences: self.address(node.inputs[4])?,
                 live_sequences,
                 spans: spans_address,
@@ -337,6 +345,8 @@ impl Lowering<'_> {
                 splits: AttentionParts::splits(table_columns),
                 scale: attributes.float("scale") as f32,
                 softcap: attributes.float("softcap") as f32,
+                early: (!self.changing.contains(&node.inputs[3].index())).into(),
+                reserved: 0,
             };
             // Whether there is such a form depends on the caches alone, so all numbers of rows have one.
             match parts.launch_matrix() {
