@@ -429,6 +429,19 @@ impl Plan for CpuPlan {
 }
 
 impl RowKernel {
+    /// What an element takes, in elements that are only added or moved.
+    pub fn effort(&self) -> usize {
+        match self {
+            Self::Glu { .. }
+            | Self::Activation { .. }
+            | Self::RmsNorm { gate: Some(_), .. }
+            | Self::Softmax { .. }
+            | Self::Angles { .. }
+            | Self::TopK { .. } => 6,
+            _ => 1,
+        }
+    }
+
     /// Values that are read.
     pub fn reads(&self) -> Vec<Id> {
         match *self {
