@@ -82,6 +82,9 @@ pub(crate) trait Lanes: Copy {
     unsafe fn load_bf16(from: *const u8) -> Self::Floats;
     /// Writes 16 `f32`.
     unsafe fn store(values: Self::Floats, to: *mut f32);
+    /// Reads 4 `f32` each at 16 places `stride` elements apart, and writes 4 vectors: the first of each place, the
+    /// second of each, and so on.
+    unsafe fn transpose_four(from: *const f32, stride: usize, to: *mut f32);
     /// `a + b`.
     unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b`.

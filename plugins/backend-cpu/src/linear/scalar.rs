@@ -65,6 +65,16 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
+    unsafe fn transpose_four(from: *const f32, stride: usize, to: *mut f32) {
+        for place in 0..LANES {
+            for item in 0..4 {
+                // SAFETY: 4 items are readable at each of 16 places, 64 are writable.
+                unsafe { *to.add(item * LANES + place) = *from.add(place * stride + item) };
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store(values: [f32; LANES], to: *mut f32) {
         // SAFETY: 16 items are writable.
         unsafe { to.cast::<[f32; LANES]>().write_unaligned(values) }
