@@ -155,8 +155,13 @@ fn the_demo_says_the_same_with_every_strategy() {
 #[test]
 fn quantised_caches_do_not_change_that() {
     let ways = ways();
-    let ways: Vec<Way> = if wants_long_tests() { ways } else { ways.into_iter().step_by(4).collect() };
-    check_all_ways(&demo(), DType::Q8_0, &ways, length(32));
+    let types = [DType::Q8_0, DType::Q5_1, DType::Q4_0];
+    for (number, kv_type) in types.into_iter().enumerate() {
+        // Every sixth way, for each type others.
+        let some = || ways.iter().skip(2 * number).step_by(6).copied().collect();
+        let ways: Vec<Way> = if wants_long_tests() { ways.clone() } else { some() };
+        check_all_ways(&demo(), kv_type, &ways, length(32));
+    }
 }
 
 /// Nothing that a random model's block drafts is right, and its texts fall into loops: only rejections, and copies.
