@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub mod nvrtc;
 pub mod offline;
+pub mod resources;
 
 /// A target of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,10 @@ impl Target {
     pub fn architectures(self) -> &'static [&'static str] {
         match self {
             Self::Cuda => &["compute_80", "sm_80", "sm_90", "sm_100"],
-            Self::Hip => &["gfx906", "gfx1030", "gfx1101", "gfx1201"],
+            Self::Hip => &[
+                "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1031", "gfx1100", "gfx1101", "gfx1102",
+                "gfx1151", "gfx1200", "gfx1201",
+            ],
             Self::Spirv => &["spirv"],
         }
     }
@@ -57,6 +61,8 @@ impl Target {
                 "--cuda-device-only",
                 "-nogpuinc",
                 "-nogpulib",
+                // Read by the runtimes of ROCm 5 to 7; the next version only by newer ones.
+                "-mcode-object-version=4",
                 "-O3",
                 "-ffp-contract=off",
                 "-fno-math-errno",
