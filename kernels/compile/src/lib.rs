@@ -37,8 +37,8 @@ impl Target {
         match self {
             Self::Cuda => &["compute_80", "sm_80", "sm_90", "sm_100"],
             Self::Hip => &[
-                "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1031", "gfx1100", "gfx1101", "gfx1102",
-                "gfx1151", "gfx1200", "gfx1201",
+                "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1031", "gfx1100", "gfx1101",
+                "gfx1102", "gfx1151", "gfx1200", "gfx1201",
             ],
             Self::Spirv => &["spirv"],
         }

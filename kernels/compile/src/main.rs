@@ -45,9 +45,7 @@ fn run(what: &What) -> Result<(), String> {
         What::Spirv => offline::compile_all(Target::Spirv, &scratch)
             .and_then(|compiled| write_images(Target::Spirv, &compiled)),
         What::Header => write("include/params.h", &paceline_kernels::header::params_h()),
-        What::Resources => {
-            resources::hip_markdown().and_then(|text| write("images/hip.resources.md", &text))
-        }
+        What::Resources => resources::hip_markdown().and_then(|text| write("images/hip.resources.md", &text)),
     };
     if scratch.exists() {
         std::fs::remove_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;

@@ -27,9 +27,11 @@ pub fn hip_markdown() -> Result<String, String> {
     let targets = hip::targets();
     let mut text = String::from(
         "# Registers of the kernels for AMD\n\nWhat clang wrote into the code objects, made by \
-         `paceline-kernels-compile resources`. Vector registers of a lane for each target, then the most of all\ntargets: \
-         scalar registers, bytes of shared memory of a group, bytes of private memory of a thread. Spills are marked \
-         with their number.\n\n",
+         `paceline-kernels-compile resources`. Vector registers of a lane for each target\n(with accumulation \
+         registers, where a target has them), then the most of all targets: scalar registers, bytes of shared \
+         memory of\na group, bytes of private memory of a thread. `+30s` are 30 scalar registers that found no room \
+         and are in lanes of vector\nregisters, `+16v` are 16 vector registers in accumulation registers. Nothing \
+         is in memory: the last column says so.\n\n",
     );
     let rule = "|---:".repeat(targets.len() + 3);
     let _ = writeln!(text, "| kernel | {} | scalar | shared | private |", targets.join(" | "));
@@ -38,9 +40,10 @@ pub fn hip_markdown() -> Result<String, String> {
         let _ = write!(text, "| `{name}` |");
         for kernel in &kernels {
             let _ = write!(text, " {}", kernel.vector_registers);
-            let spills = kernel.vector_spills + kernel.scalar_spills;
-            if spills > 0 {
-                let _ = write!(text, " (spills {spills})");
+            for (count, what) in [(kernel.vector_spills, 'v'), (kernel.scalar_spills, 's')] {
+                if count > 0 {
+                    let _ = write!(text, " +{count}{what}");
+                }
             }
             text.push_str(" |");
         }

@@ -1,6 +1,6 @@
 //! Images are made from the sources that are here.
 
-use paceline_kernels_compile::{Target, folder};
+use paceline_kernels_compile::{Target, folder, resources};
 
 #[test]
 fn images_are_fresh() {
@@ -22,6 +22,14 @@ fn images_are_fresh() {
             target.name()
         );
     }
+}
+
+#[test]
+fn the_table_of_registers_is_fresh() {
+    let known =
+        std::fs::read_to_string(folder().join("images/hip.resources.md")).expect("the table is there");
+    let fresh = resources::hip_markdown().expect("images can be read");
+    assert_eq!(known, fresh, "the table is stale: run `paceline-kernels-compile resources`");
 }
 
 /// Kernels of a target, from the table of its images.
