@@ -154,6 +154,7 @@ fn kernel(map: &Value) -> Option<Kernel> {
 mod tests {
     use super::CodeObject;
     use crate::images::hip;
+    use crate::tuning::Tuning;
 
     /// Every image is for the target that it is given out for, has the kernels that the table says, takes one structure
     /// in each, and has nothing in memory that belongs into registers.
@@ -169,7 +170,7 @@ mod tests {
                     let name = &kernel.name;
                     assert_eq!(hip::module_of(name), Some(image.module), "{target}: {name}");
                     assert_eq!((kernel.arguments.len(), kernel.hidden_arguments), (1, 0), "{target}: {name}");
-                    assert_eq!(kernel.wave, hip::wave(target), "{target}: {name}");
+                    assert_eq!(kernel.wave, Tuning::of(target).wave, "{target}: {name}");
                     assert_eq!(kernel.private_bytes, 0, "{target}: {name}");
                     found += 1;
                 }

@@ -117,11 +117,6 @@ pub mod hip {
         (!images.is_empty()).then_some(images)
     }
 
-    /// Lanes of a wave that kernels for a target are compiled for: chips up to gfx9 have waves of 64 alone.
-    pub fn wave(target: &str) -> u32 {
-        if target.starts_with("gfx9") { 64 } else { 32 }
-    }
-
     /// All kernels, each with its module.
     pub fn entries() -> &'static [(&'static str, &'static str)] {
         packed::ENTRIES

@@ -1,5 +1,6 @@
 //! Which sources make which modules for which target, and a hash of them, by which stale images are found.
 
+use paceline_kernels::tuning::Tuning;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -152,7 +153,7 @@ impl Module {
         Ok(text)
     }
 
-    /// Hash of what its images are made from: sources, flags and architectures.
+    /// Hash of what its images are made from: sources, flags, architectures and their tuning.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -162,6 +163,12 @@ impl Module {
         for word in target.flags().iter().chain(target.architectures()) {
             hash.update(word);
             hash.update([0]);
+        }
+        if target == Target::Hip {
+            for word in target.architectures().iter().flat_map(|chip| Tuning::of(chip).defines()) {
+                hash.update(word);
+                hash.update([0]);
+            }
         }
         Ok(hash.finalize().iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");

@@ -3,24 +3,28 @@
 use super::{Handle, enter, enter_always, give};
 use crate::code::{self, Code};
 use crate::stream::{Work, lock};
-use crate::world::{Graph, find};
+use crate::world::{Graph, World, find};
 use std::ffi::c_char;
 use std::sync::Arc;
 
-/// Ends a recording.
+/// Ends a recording, also where it fails.
 ///
 /// # Safety
 /// The pointer is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipStreamEndCapture(stream: Handle, graph: *mut Handle) -> Code {
-    enter("hipStreamEndCapture", |world| {
+    let code = enter("hipStreamEndCapture", |world| {
         let device = find(&lock(&world.objects).streams, stream)?.device;
         let work = world.captures.end(stream as usize)?;
         let handle = world.handle();
         lock(&world.objects).graphs.insert(handle, Arc::new(Graph { device, work: work.into() }));
         // SAFETY: promised by the caller.
         unsafe { give(graph, handle as Handle) }
-    })
+    });
+    if code != 0 {
+        let _ = World::get().captures.end(stream as usize);
+    }
+    code
 }
 
 /// Makes of a recording something that can be launched.
