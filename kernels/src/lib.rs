@@ -13,3 +13,5 @@ pub mod host;
 pub mod images;
 pub mod layout;
 pub mod params;
+#[cfg(feature = "spirv")]
+pub mod spirv;
