@@ -2,14 +2,13 @@
 //!
 //! - [`params`]: one `#[repr(C)]` structure per kernel, which is passed by value, and its launch;
 //! - [`layout`]: weights in device memory, packing and unpacking;
-//! - `images` (with the features `cuda`, `hip`, `spirv`): compiled kernels;
+//! - [`images`] (with the features `cuda`, `hip`, `spirv`): compiled kernels;
 //! - `host` (with the feature of that name): running kernels on the CPU;
 //! - [`header`]: the same structures in C.
 
 pub mod header;
 #[cfg(feature = "host")]
 pub mod host;
-#[cfg(any(feature = "cuda", feature = "hip", feature = "spirv"))]
 pub mod images;
 pub mod layout;
 pub mod params;

@@ -203,6 +203,11 @@ pub type ze_pci_address_ext_t = _ze_pci_address_ext_t;
 pub type ze_pci_speed_ext_t = _ze_pci_speed_ext_t;
 pub type ze_pci_ext_properties_t = _ze_pci_ext_properties_t;
 pub type ze_init_flags_t = u32;
+pub const ZE_INIT_FLAG_GPU_ONLY: _ze_init_flag_t = 1;
+pub const ZE_INIT_FLAG_VPU_ONLY: _ze_init_flag_t = 2;
+pub const ZE_INIT_FLAG_FORCE_UINT32: _ze_init_flag_t = 2147483647;
+pub type _ze_init_flag_t = ::std::os::raw::c_uint;
+pub use self::_ze_init_flag_t as ze_init_flag_t;
 pub const ZE_API_VERSION_1_0: _ze_api_version_t = 65536;
 pub const ZE_API_VERSION_1_1: _ze_api_version_t = 65537;
 pub const ZE_API_VERSION_1_2: _ze_api_version_t = 65538;
@@ -241,6 +246,13 @@ pub struct _ze_device_uuid_t {
     pub id: [u8; 16usize],
 }
 pub type ze_device_property_flags_t = u32;
+pub const ZE_DEVICE_PROPERTY_FLAG_INTEGRATED: _ze_device_property_flag_t = 1;
+pub const ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE: _ze_device_property_flag_t = 2;
+pub const ZE_DEVICE_PROPERTY_FLAG_ECC: _ze_device_property_flag_t = 4;
+pub const ZE_DEVICE_PROPERTY_FLAG_ONDEMANDPAGING: _ze_device_property_flag_t = 8;
+pub const ZE_DEVICE_PROPERTY_FLAG_FORCE_UINT32: _ze_device_property_flag_t = 2147483647;
+pub type _ze_device_property_flag_t = ::std::os::raw::c_uint;
+pub use self::_ze_device_property_flag_t as ze_device_property_flag_t;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct _ze_device_properties_t {
@@ -331,6 +343,15 @@ impl Default for _ze_device_module_properties_t {
     }
 }
 pub type ze_command_queue_group_property_flags_t = u32;
+pub const ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE: _ze_command_queue_group_property_flag_t = 1;
+pub const ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY: _ze_command_queue_group_property_flag_t = 2;
+pub const ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COOPERATIVE_KERNELS: _ze_command_queue_group_property_flag_t =
+    4;
+pub const ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_METRICS: _ze_command_queue_group_property_flag_t = 8;
+pub const ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_FORCE_UINT32: _ze_command_queue_group_property_flag_t =
+    2147483647;
+pub type _ze_command_queue_group_property_flag_t = ::std::os::raw::c_uint;
+pub use self::_ze_command_queue_group_property_flag_t as ze_command_queue_group_property_flag_t;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct _ze_command_queue_group_properties_t {
@@ -439,6 +460,12 @@ impl Default for _ze_command_list_desc_t {
     }
 }
 pub type ze_event_pool_flags_t = u32;
+pub const ZE_EVENT_POOL_FLAG_HOST_VISIBLE: _ze_event_pool_flag_t = 1;
+pub const ZE_EVENT_POOL_FLAG_IPC: _ze_event_pool_flag_t = 2;
+pub const ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP: _ze_event_pool_flag_t = 4;
+pub const ZE_EVENT_POOL_FLAG_FORCE_UINT32: _ze_event_pool_flag_t = 2147483647;
+pub type _ze_event_pool_flag_t = ::std::os::raw::c_uint;
+pub use self::_ze_event_pool_flag_t as ze_event_pool_flag_t;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct _ze_event_pool_desc_t {
@@ -457,6 +484,12 @@ impl Default for _ze_event_pool_desc_t {
     }
 }
 pub type ze_event_scope_flags_t = u32;
+pub const ZE_EVENT_SCOPE_FLAG_SUBDEVICE: _ze_event_scope_flag_t = 1;
+pub const ZE_EVENT_SCOPE_FLAG_DEVICE: _ze_event_scope_flag_t = 2;
+pub const ZE_EVENT_SCOPE_FLAG_HOST: _ze_event_scope_flag_t = 4;
+pub const ZE_EVENT_SCOPE_FLAG_FORCE_UINT32: _ze_event_scope_flag_t = 2147483647;
+pub type _ze_event_scope_flag_t = ::std::os::raw::c_uint;
+pub use self::_ze_event_scope_flag_t as ze_event_scope_flag_t;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct _ze_event_desc_t {
@@ -570,6 +603,12 @@ impl Default for _ze_kernel_desc_t {
     }
 }
 pub type ze_kernel_indirect_access_flags_t = u32;
+pub const ZE_KERNEL_INDIRECT_ACCESS_FLAG_HOST: _ze_kernel_indirect_access_flag_t = 1;
+pub const ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE: _ze_kernel_indirect_access_flag_t = 2;
+pub const ZE_KERNEL_INDIRECT_ACCESS_FLAG_SHARED: _ze_kernel_indirect_access_flag_t = 4;
+pub const ZE_KERNEL_INDIRECT_ACCESS_FLAG_FORCE_UINT32: _ze_kernel_indirect_access_flag_t = 2147483647;
+pub type _ze_kernel_indirect_access_flag_t = ::std::os::raw::c_uint;
+pub use self::_ze_kernel_indirect_access_flag_t as ze_kernel_indirect_access_flag_t;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct _ze_kernel_uuid_t {
@@ -611,6 +650,11 @@ pub struct _ze_group_count_t {
     pub groupCountZ: u32,
 }
 pub type ze_relaxed_allocation_limits_exp_flags_t = u32;
+pub const ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE: _ze_relaxed_allocation_limits_exp_flag_t = 1;
+pub const ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_FORCE_UINT32: _ze_relaxed_allocation_limits_exp_flag_t =
+    2147483647;
+pub type _ze_relaxed_allocation_limits_exp_flag_t = ::std::os::raw::c_uint;
+pub use self::_ze_relaxed_allocation_limits_exp_flag_t as ze_relaxed_allocation_limits_exp_flag_t;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct _ze_relaxed_allocation_limits_exp_desc_t {

@@ -17,18 +17,18 @@ enum Place {
 }
 
 /// Contiguous memory. It keeps the device open.
-pub struct CudaArena {
+pub struct GpuArena {
     place: Place,
     bytes: u64,
     device: Arc<Shared>,
 }
 
 // SAFETY: the pointer is of pinned memory that the arena owns; the arena itself never reads or writes it.
-unsafe impl Send for CudaArena {}
+unsafe impl Send for GpuArena {}
 // SAFETY: as above.
-unsafe impl Sync for CudaArena {}
+unsafe impl Sync for GpuArena {}
 
-impl CudaArena {
+impl GpuArena {
     pub(crate) fn allocate(device: &Arc<Shared>, class: ArenaClass, bytes: u64) -> Result<Self> {
         let size = bytes.max(1);
         let what = format!("allocating {bytes} bytes ({class:?})");
@@ -58,7 +58,7 @@ impl CudaArena {
     }
 }
 
-impl Drop for CudaArena {
+impl Drop for GpuArena {
     fn drop(&mut self) {
         self.device.count_arena(self.bytes, false);
         // Without a context nothing can be freed, and the driver does it when the process ends.
@@ -73,7 +73,7 @@ impl Drop for CudaArena {
     }
 }
 
-impl Arena for CudaArena {
+impl Arena for GpuArena {
     fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -94,7 +94,7 @@ pub(crate) struct Region {
 }
 
 /// The device memory of a span that the shim found to lie in its arena; none for one in host memory.
-pub(crate) fn region(span: &Span<'_, CudaArena>) -> Option<Region> {
+pub(crate) fn region(span: &Span<'_, GpuArena>) -> Option<Region> {
     match span.arena.place {
         Place::Device(address) => Some(Region { address: address + span.offset, bytes: span.bytes }),
         Place::Host(_) => None,
@@ -102,7 +102,7 @@ pub(crate) fn region(span: &Span<'_, CudaArena>) -> Option<Region> {
 }
 
 /// The host memory of such a span; none for one in device memory.
-pub(crate) fn host_region(span: &Span<'_, CudaArena>) -> Option<*mut u8> {
+pub(crate) fn host_region(span: &Span<'_, GpuArena>) -> Option<*mut u8> {
     match span.arena.place {
         Place::Host(memory) => Some(memory.wrapping_add(span.offset as usize)),
         Place::Device(_) => None,

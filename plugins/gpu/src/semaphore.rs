@@ -82,13 +82,13 @@ impl Timeline {
     }
 }
 
-/// A timeline semaphore of a CUDA device.
-pub struct CudaSemaphore {
+/// A timeline semaphore of a device.
+pub struct GpuSemaphore {
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) device: Arc<Shared>,
 }
 
-impl CudaSemaphore {
+impl GpuSemaphore {
     pub(crate) fn new(device: Arc<Shared>, initial: u64) -> Self {
         let timeline = Arc::new(Timeline::default());
         timeline.signal(initial);
@@ -97,7 +97,7 @@ impl CudaSemaphore {
     }
 }
 
-impl Semaphore for CudaSemaphore {
+impl Semaphore for GpuSemaphore {
     fn wait(&self, value: u64, timeout_ns: u64) -> Result<()> {
         if self.timeline.is_reached(value) {
             return Ok(());

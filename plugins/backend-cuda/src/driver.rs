@@ -1,10 +1,10 @@
 //! The driver that is installed, opened at run time.
 
-use super::{
-    Address, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle,
-    KernelHandle, LaunchShape, ModuleHandle, StreamHandle, failure,
-};
 use cudarc::driver::sys;
+use paceline_gpu::driver::{
+    Address, Cause, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle,
+    KernelHandle, LaunchShape, ModuleHandle, StreamHandle,
+};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -13,36 +13,83 @@ use std::sync::OnceLock;
 /// The installed driver, after `cuInit`.
 pub(crate) struct CudaDriver(());
 
+/// The version of the driver's interface that this backend is built for: 13.0, as the driver states it.
+pub(crate) const NEEDED_VERSION: i32 = 13_000;
+
+/// The first compute capability, as major and minor, that can start a kernel before the one in front of it has ended.
+const FIRST_OVERLAPPING: (u32, u32) = (9, 0);
+
+/// Numbers of the driver's failures that need an answer of their own.
+pub(crate) mod failure {
+    pub const OUT_OF_MEMORY: u32 = 2;
+    pub const NO_DEVICE: u32 = 100;
+    pub const STUB_LIBRARY: u32 = 34;
+    pub const DEVICE_UNAVAILABLE: u32 = 46;
+    pub const NO_BINARY_FOR_DEVICE: u32 = 209;
+    pub const UNSUPPORTED_PTX_VERSION: u32 = 222;
+    pub const INVALID_PTX: u32 = 218;
+    pub const NOT_READY: u32 = 600;
+    pub const SYSTEM_DRIVER_MISMATCH: u32 = 803;
+    /// Failures after which no call on the device succeeds: faults of kernels, of memory and of the device itself.
+    pub const LASTING: &[u32] =
+        &[214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999, 46];
+}
+
+fn cause(code: u32) -> Cause {
+    match code {
+        failure::OUT_OF_MEMORY => Cause::OutOfMemory,
+        failure::NO_BINARY_FOR_DEVICE | failure::INVALID_PTX => Cause::NoImage,
+        failure::UNSUPPORTED_PTX_VERSION => Cause::DriverTooOld,
+        _ if failure::LASTING.contains(&code) => Cause::Lost,
+        _ => Cause::Other,
+    }
+}
+
 /// Why there is no driver to work with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoDriver {
+pub(crate) enum NoCuda {
     /// The library is not there.
     Missing,
     /// It is there and does not start.
     Failed(DriverError),
 }
 
+/// Calls a function of the driver and names it where it fails.
+macro_rules! call {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        check(stringify!($function), sys::$function($($argument),*))
+    };
+}
+
 impl CudaDriver {
     /// The driver; it is opened and started once in a process.
-    pub fn get() -> Result<&'static Self, NoDriver> {
-        static STARTED: OnceLock<Result<CudaDriver, NoDriver>> = OnceLock::new();
+    pub fn get() -> Result<&'static Self, NoCuda> {
+        static STARTED: OnceLock<Result<CudaDriver, NoCuda>> = OnceLock::new();
         STARTED.get_or_init(Self::start).as_ref().map_err(Clone::clone)
     }
 
-    fn start() -> Result<Self, NoDriver> {
+    fn start() -> Result<Self, NoCuda> {
         // Every other call of the binding panics where the library is missing.
         // SAFETY: it only looks for the library.
         if !unsafe { sys::is_culib_present() } {
-            return Err(NoDriver::Missing);
+            return Err(NoCuda::Missing);
         }
         // SAFETY: the first call, with the only value that its argument may have.
         let code = unsafe { sys::cuInit(0) };
         match check("cuInit", code) {
             // A driver without a device is there and has none.
             Ok(()) => Ok(Self(())),
-            Err(error) if error.code == failure::NO_DEVICE => Ok(Self(())),
-            Err(error) => Err(NoDriver::Failed(error)),
+            Err(error) if error.code == failure::NO_DEVICE.into() => Ok(Self(())),
+            Err(error) => Err(NoCuda::Failed(error)),
         }
+    }
+
+    /// The version of the driver's interface: 1000·major + 10·minor. The driver was found.
+    pub fn version() -> DriverResult<i32> {
+        let mut version = 0;
+        // SAFETY: the driver writes the number.
+        unsafe { call!(cuDriverGetVersion(&mut version))? };
+        Ok(version)
     }
 }
 
@@ -59,14 +106,13 @@ fn check(call: &'static str, code: sys::CUresult) -> DriverResult<()> {
         }
     };
     let (name, text) = (text(sys::cuGetErrorName), text(sys::cuGetErrorString));
-    Err(DriverError { call, code: code as u32, name, text })
-}
-
-/// Calls a function of the driver and names it where it fails.
-macro_rules! call {
-    ($function:ident($($argument:expr),* $(,)?)) => {
-        check(stringify!($function), sys::$function($($argument),*))
+    let code = code as u32;
+    let cause = cause(code);
+    let advice = match cause {
+        Cause::DriverTooOld => "install driver 580 or newer",
+        _ => "",
     };
+    Err(DriverError { call, code: code.into(), cause, name, text, advice })
 }
 
 /// A text that the driver wrote into a buffer.
@@ -98,20 +144,13 @@ fn attribute(device: sys::CUdevice, which: sys::CUdevice_attribute) -> DriverRes
 }
 
 impl Driver for CudaDriver {
-    fn version(&self) -> DriverResult<i32> {
-        let mut version = 0;
-        // SAFETY: the driver writes the number.
-        unsafe { call!(cuDriverGetVersion(&mut version))? };
-        Ok(version)
-    }
-
     fn device_count(&self) -> DriverResult<u32> {
         let mut count = 0;
         // SAFETY: the driver writes the number.
         match unsafe { call!(cuDeviceGetCount(&mut count)) } {
             Ok(()) => Ok(u32::try_from(count).unwrap_or(0)),
             // What `cuInit` said is repeated here.
-            Err(error) if [failure::NO_DEVICE, 3].contains(&error.code) => Ok(0),
+            Err(error) if [failure::NO_DEVICE.into(), 3].contains(&error.code) => Ok(0),
             Err(error) => Err(error),
         }
     }
@@ -133,17 +172,21 @@ impl Driver for CudaDriver {
         let hex = |range: std::ops::Range<usize>| -> String {
             uuid.bytes[range].iter().map(|&b| format!("{:02x}", b as u8)).collect()
         };
+        let capability = (
+            attribute(device, Which::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(device, Which::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
         Ok(DeviceFacts {
             name: text(&name),
             pci: text(&pci).to_lowercase(),
             uuid: format!("GPU-{}-{}-{}-{}-{}", hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16)),
             memory: memory as u64,
-            compute_capability: (
-                attribute(device, Which::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                attribute(device, Which::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
-            multiprocessors: attribute(device, Which::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            target: format!("sm_{}{}", capability.0, capability.1),
+            wave: attribute(device, Which::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
+            units: attribute(device, Which::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             is_integrated: attribute(device, Which::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
+            captures: true,
+            overlaps: capability >= FIRST_OVERLAPPING,
         })
     }
 
@@ -333,7 +376,7 @@ impl Driver for CudaDriver {
         // SAFETY: the event exists.
         match unsafe { call!(cuEventQuery(event(handle))) } {
             Ok(()) => Ok(true),
-            Err(error) if error.code == failure::NOT_READY => Ok(false),
+            Err(error) if error.code == failure::NOT_READY.into() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -1,35 +1,21 @@
 //! What a card in good health does not do: failures of the driver, one by one.
 
-use crate::backend::CudaBackend;
-use crate::device::CudaDevice;
+use super::DoublePlatform;
+use crate::backend::GpuBackend;
+use crate::device::GpuDevice;
+use crate::driver::Cause;
 use crate::driver::double::{DoubleDriver, Fault, MEMORY};
-use crate::driver::{Driver, DriverError, NoDriver};
-use crate::executable::CudaExecutable;
-use crate::memory::CudaArena;
-use crate::semaphore::CudaSemaphore;
+use crate::executable::GpuExecutable;
+use crate::memory::GpuArena;
+use crate::semaphore::GpuSemaphore;
 use paceline_plugin_api::backend::{
     Arena, ArenaClass, Backend, Device, Executable, Load, Plan, Point, Semaphore, Span,
 };
 use paceline_plugin_api::graph::{Builder, DType, Graph};
 use paceline_plugin_api::{ErrorKind, Result};
 
-const LOST: u32 = 700;
-const OUT_OF_MEMORY: u32 = 2;
-const NO_BINARY: u32 = 209;
 const ROWS: u32 = 3;
 const LONG_NS: u64 = 10_000_000_000;
-
-/// A backend on a driver of its own. The driver has to be found by a function without an environment.
-macro_rules! backend_on {
-    ($driver:ident) => {{
-        static DRIVER: std::sync::OnceLock<&'static DoubleDriver> = std::sync::OnceLock::new();
-        DRIVER.get_or_init(|| $driver);
-        CudaBackend::on(|| match DRIVER.get() {
-            Some(driver) => Ok(*driver as &dyn Driver),
-            None => Err(NoDriver::Missing),
-        })
-    }};
-}
 
 /// y = 2 x.
 fn doubling() -> Graph {
@@ -42,17 +28,17 @@ fn doubling() -> Graph {
 
 /// The graph on a device, with memory.
 struct Running {
-    executable: CudaExecutable,
-    semaphore: CudaSemaphore,
-    io: CudaArena,
-    _workspace: CudaArena,
-    device: CudaDevice,
+    executable: GpuExecutable,
+    semaphore: GpuSemaphore,
+    io: GpuArena,
+    _workspace: GpuArena,
+    device: GpuDevice,
 }
 
 const BLOCK: u64 = 4096;
 
 impl Running {
-    fn new(backend: &CudaBackend) -> Result<Self> {
+    fn new(backend: &GpuBackend) -> Result<Self> {
         let capabilities = backend.devices()?.remove(0).capabilities;
         let plan = backend.plan(doubling(), &capabilities, &[])?;
         let device = backend.open(0, &[])?;
@@ -91,14 +77,14 @@ impl Running {
     }
 }
 
-fn fault(driver: &DoubleDriver, call: &'static str, after: u32, code: u32) {
-    driver.fail(Fault { call, after, code });
+fn fault(driver: &DoubleDriver, call: &'static str, after: u32, cause: Cause) {
+    driver.fail(Fault { call, after, cause });
 }
 
 #[test]
 fn everything_is_given_back() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
+    let backend = DoublePlatform::backend(driver);
     let running = Running::new(&backend).unwrap();
     assert_eq!(running.run(1), Ok(2.0));
     assert_eq!(running.run(5), Ok(10.0));
@@ -110,7 +96,7 @@ fn everything_is_given_back() {
 #[test]
 fn what_nobody_waited_for_is_given_back_too() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
+    let backend = DoublePlatform::backend(driver);
     let running = Running::new(&backend).unwrap();
     running.launch(1).unwrap();
     let gate = running.device.create_semaphore(0).unwrap();
@@ -125,7 +111,7 @@ fn what_nobody_waited_for_is_given_back_too() {
 #[test]
 fn launches_neither_allocate_nor_wait() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
+    let backend = DoublePlatform::backend(driver);
     let running = Running::new(&backend).unwrap();
     running.run(1).unwrap();
     let made =
@@ -143,60 +129,53 @@ fn launches_neither_allocate_nor_wait() {
 
 #[test]
 fn no_driver_is_no_device() {
-    let backend = CudaBackend::on(|| Err(NoDriver::Missing));
+    let backend = GpuBackend::new(&DoublePlatform(None));
     assert_eq!(backend.devices(), Ok(Vec::new()));
     let error = backend.open(0, &[]).err().unwrap();
-    assert_eq!(error.kind, ErrorKind::Unsupported);
-    assert!(error.message.contains("libcuda.so.1") && error.message.contains("580"), "{}", error.message);
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Unsupported, "there is no double"));
 }
 
 #[test]
-fn a_driver_that_does_not_start_is_an_error() {
-    let backend = CudaBackend::on(|| {
-        Err(NoDriver::Failed(DriverError {
-            call: "cuInit",
-            code: 803,
-            name: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH".into(),
-            text: "system has unsupported display driver / cuda driver combination".into(),
-        }))
-    });
-    let error = backend.devices().unwrap_err();
-    assert!(error.message.contains("cuInit") && error.message.contains("restart"), "{}", error.message);
-}
-
-#[test]
-fn a_driver_that_is_too_old_is_named_with_what_is_needed() {
-    let driver: &'static DoubleDriver = DoubleDriver::leaked_with(|driver| driver.version = 12_040);
-    let backend = backend_on!(driver);
-    let error = backend.devices().unwrap_err();
-    assert!(error.message.contains("12.4") && error.message.contains("13.0"), "{}", error.message);
-}
-
-#[test]
-fn a_device_that_is_too_old_is_refused() {
-    let driver: &'static DoubleDriver =
-        DoubleDriver::leaked_with(|driver| driver.compute_capability = (7, 5));
-    let backend = backend_on!(driver);
-    assert_eq!(backend.devices().unwrap()[0].arch, "sm_75");
-    let error = backend.open(0, &[]).err().unwrap();
-    assert!(error.message.contains("7.5") && error.message.contains("cuda:0"), "{}", error.message);
+fn a_device_without_kernels_is_refused() {
+    let driver = DoubleDriver::leaked_with(|driver| driver.facts.target = "old".into());
+    let backend = DoublePlatform::backend(driver);
+    let capabilities = backend.devices().unwrap().remove(0).capabilities;
+    for error in [
+        backend.open(0, &[]).err().unwrap(),
+        backend.plan(doubling(), &capabilities, &[]).err().unwrap(),
+        backend.layout_weights(&capabilities, &[]).unwrap_err(),
+    ] {
+        assert_eq!(error.kind, ErrorKind::Unsupported);
+        assert!(error.message.contains("no kernels for `old`"), "{}", error.message);
+    }
     assert_eq!(driver.alive(), 0);
+    let error = backend.open(3, &[]).err().unwrap();
+    assert!(error.message.contains("double:3") && error.message.contains("double:0"), "{}", error.message);
+}
+
+#[test]
+fn a_driver_that_cannot_capture_runs_step_by_step() {
+    let driver = DoubleDriver::leaked_with(|driver| driver.facts.captures = false);
+    let backend = DoublePlatform::backend(driver);
+    let running = Running::new(&backend).unwrap();
+    assert_eq!(running.run(1), Ok(2.0));
+    assert_eq!((driver.calls("begin_capture"), driver.calls("launch")), (0, 1));
 }
 
 #[test]
 fn machine_code_that_is_refused_is_compiled_by_the_driver() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
-    fault(driver, "load_module", 1, NO_BINARY);
+    let backend = DoublePlatform::backend(driver);
+    fault(driver, "load_module", 1, Cause::NoImage);
     assert_eq!(Running::new(&backend).unwrap().run(1), Ok(2.0));
 }
 
 #[test]
 fn no_code_for_the_device_is_an_error() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
-    fault(driver, "load_module", 0, NO_BINARY);
-    fault(driver, "load_module", 0, NO_BINARY);
+    let backend = DoublePlatform::backend(driver);
+    fault(driver, "load_module", 0, Cause::NoImage);
+    fault(driver, "load_module", 0, Cause::NoImage);
     let error = backend.open(0, &[]).err().unwrap();
     assert_eq!(error.kind, ErrorKind::Unsupported);
     assert!(error.message.contains("no kernels"), "{}", error.message);
@@ -207,13 +186,13 @@ fn no_code_for_the_device_is_an_error() {
 #[test]
 fn too_much_memory_is_refused_and_costs_nothing() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
+    let backend = DoublePlatform::backend(driver);
     let device = backend.open(0, &[]).unwrap();
     for class in [ArenaClass::Weights, ArenaClass::Io] {
         let error = device.create_arena(class, 2 * MEMORY).err().unwrap();
         assert_eq!(error.kind, ErrorKind::OutOfMemory);
         let has_size = error.message.contains(&(2 * MEMORY).to_string());
-        assert!(has_size && error.message.contains("cuda:0"), "{}", error.message);
+        assert!(has_size && error.message.contains("double:0"), "{}", error.message);
     }
     assert_eq!(device.counters().arena_bytes, 0);
     assert_eq!(device.create_arena(ArenaClass::Weights, 100).unwrap().bytes(), 100);
@@ -222,8 +201,8 @@ fn too_much_memory_is_refused_and_costs_nothing() {
 #[test]
 fn memory_that_runs_out_while_a_step_is_captured_is_an_error() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
-    fault(driver, "end_capture", 0, OUT_OF_MEMORY);
+    let backend = DoublePlatform::backend(driver);
+    fault(driver, "end_capture", 0, Cause::OutOfMemory);
     let error = Running::new(&backend).err().unwrap();
     assert_eq!(error.kind, ErrorKind::OutOfMemory);
     assert!(error.message.contains("captur"), "{}", error.message);
@@ -235,15 +214,15 @@ fn memory_that_runs_out_while_a_step_is_captured_is_an_error() {
 #[test]
 fn a_device_that_is_lost_fails_what_waits_and_all_that_follows() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
+    let backend = DoublePlatform::backend(driver);
     let running = Running::new(&backend).unwrap();
     running.run(1).unwrap();
-    fault(driver, "has_passed", 0, LOST);
+    fault(driver, "has_passed", 0, Cause::Lost);
     running.launch(2).unwrap();
     running.launch(3).unwrap();
     let error = running.semaphore.wait(3, LONG_NS).unwrap_err();
     assert_eq!(error.kind, ErrorKind::DeviceLost);
-    assert!(error.message.contains("cuda:0") && error.message.contains("700"), "{}", error.message);
+    assert!(error.message.contains("double:0") && error.message.contains("Lost"), "{}", error.message);
     assert_eq!(running.semaphore.failure(), Some(error.clone()));
     assert_eq!(running.launch(4), Err(error.clone()));
     assert_eq!(running.device.memory().unwrap_err(), error);
@@ -256,9 +235,9 @@ fn a_device_that_is_lost_fails_what_waits_and_all_that_follows() {
 #[test]
 fn a_launch_that_is_refused_leaves_the_device_usable() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
+    let backend = DoublePlatform::backend(driver);
     let running = Running::new(&backend).unwrap();
-    fault(driver, "launch_graph", 0, 999_999);
+    fault(driver, "launch_graph", 0, Cause::Other);
     let error = running.launch(1).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Internal);
     assert_eq!(running.run(2), Ok(4.0));
@@ -268,12 +247,12 @@ fn a_launch_that_is_refused_leaves_the_device_usable() {
 #[test]
 fn what_waits_behind_a_lost_device_fails_too() {
     let driver = DoubleDriver::leaked();
-    let backend = backend_on!(driver);
+    let backend = DoublePlatform::backend(driver);
     let running = Running::new(&backend).unwrap();
     let gate = running.device.create_semaphore(0).unwrap();
     let signals = [Point { semaphore: &running.semaphore, value: 1 }];
     running.executable.launch(0, &[Point { semaphore: &gate, value: 1 }], &signals).unwrap();
-    fault(driver, "launch_graph", 0, LOST);
+    fault(driver, "launch_graph", 0, Cause::Lost);
     gate.signal(1);
     assert_eq!(running.semaphore.wait(1, LONG_NS).unwrap_err().kind, ErrorKind::DeviceLost);
 }

@@ -72,7 +72,7 @@ pub(crate) fn choose(weight: &WeightUse) -> Result<WeightLayout> {
         (true, false) => return Err(named("elements must be f32 or i32")),
         (false, true) => Layout::Packed(
             WeightKind::from_gguf_id(weight.dtype.0)
-                .ok_or_else(|| named("the CUDA backend has no kernels for this type"))?,
+                .ok_or_else(|| named("this backend has no kernels for this type"))?,
         ),
         _ => return Err(named("it is used both by elements and in products, or not at all")),
     };

@@ -1,31 +1,24 @@
-//! What this backend asks of a CUDA driver, and no more.
+//! What the backends ask of a GPU driver, and no more.
 //!
-//! [`CudaDriver`] is the real one. The trait exists so that what cannot be provoked on a healthy card, a lost device
-//! or a driver of another age, can be put in front of the code that has to report it, and so that the calls of a
-//! launch can be watched where there is no card.
+//! Each backend has one or more of its own. What cannot be provoked on a healthy card, a lost device or memory that runs out
+//! at a certain call, is put in front of the code that has to report it by a stand-in, which also counts the calls of a launch.
 //!
 //! Handles are plain numbers: whoever makes one destroys it, and the driver checks nothing that the caller can know.
 
-mod cuda;
-#[cfg(test)]
-pub(crate) mod double;
-
-pub(crate) use cuda::{CudaDriver, NoDriver};
+#[cfg(any(test, feature = "double"))]
+pub mod double;
 
 use paceline_plugin_api::{Error, ErrorKind};
 use std::fmt;
 
-/// The version of the driver's interface that this backend is built for: 13.0, as the driver states it.
-pub(crate) const NEEDED_VERSION: i32 = 13_000;
-
 /// An address in device memory.
-pub(crate) type Address = u64;
+pub type Address = u64;
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(crate) struct $name(pub usize);
+        pub struct $name(pub usize);
     )*};
 }
 
@@ -46,21 +39,32 @@ handles! {
 
 /// What a driver says about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceFacts {
+pub struct DeviceFacts {
+    /// The name that its maker gave it.
     pub name: String,
-    /// PCI address, `domain:bus:device.function`.
+    /// PCI address, `domain:bus:device.function`; empty if it has none.
     pub pci: String,
-    /// The UUID as the vendor's tools write it, `GPU-…`.
+    /// What tells it from others of its kind, as the vendor's tools write it; empty if the driver does not say.
     pub uuid: String,
+    /// Bytes of memory.
     pub memory: u64,
-    pub compute_capability: (u32, u32),
-    pub multiprocessors: u32,
+    /// What kernels are compiled for: `sm_90`, `gfx1101`, `spirv`. No spaces.
+    pub target: String,
+    /// Lanes that run together.
+    pub wave: u32,
+    /// Compute units.
+    pub units: u32,
+    /// It shares its memory with the processor.
     pub is_integrated: bool,
+    /// The driver can record work and launch it again.
+    pub captures: bool,
+    /// Kernels can be started while the one in front of them ends.
+    pub overlaps: bool,
 }
 
 /// How a kernel is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LaunchShape {
+pub struct LaunchShape {
     /// Blocks.
     pub grid: [u32; 3],
     /// Threads of a block.
@@ -71,83 +75,86 @@ pub(crate) struct LaunchShape {
     pub overlaps: bool,
 }
 
+/// What a failure means for whoever has to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// There is not so much memory.
+    OutOfMemory,
+    /// The driver has no use for the code that it was given.
+    NoImage,
+    /// The driver is older than the code that it was given.
+    DriverTooOld,
+    /// No later call on the device succeeds: a fault of a kernel, of memory, or of the device itself.
+    Lost,
+    /// Anything else; the device stays usable.
+    Other,
+}
+
 /// A call of the driver that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DriverError {
+pub struct DriverError {
     /// The call.
     pub call: &'static str,
     /// The driver's number for what went wrong.
-    pub code: u32,
+    pub code: i64,
+    /// What it means.
+    pub cause: Cause,
     /// The driver's name for it.
     pub name: String,
-    /// The driver's sentence.
+    /// The driver's sentence; empty if it has none.
     pub text: String,
+    /// What a person can do about it, if there is more to say than the cause does.
+    pub advice: &'static str,
 }
 
-/// Numbers of the driver's failures that need an answer of their own.
-pub(crate) mod failure {
-    pub const OUT_OF_MEMORY: u32 = 2;
-    pub const NO_DEVICE: u32 = 100;
-    pub const STUB_LIBRARY: u32 = 34;
-    pub const DEVICE_UNAVAILABLE: u32 = 46;
-    pub const NO_BINARY_FOR_DEVICE: u32 = 209;
-    pub const UNSUPPORTED_PTX_VERSION: u32 = 222;
-    pub const INVALID_PTX: u32 = 218;
-    pub const NOT_READY: u32 = 600;
-    pub const SYSTEM_DRIVER_MISMATCH: u32 = 803;
-    /// Failures after which no call on the device succeeds: faults of kernels, of memory and of the device itself.
-    pub const LASTING: &[u32] =
-        &[214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999, 46];
-}
-
-pub(crate) type DriverResult<T> = Result<T, DriverError>;
+/// What a call of the driver gives.
+pub type DriverResult<T> = Result<T, DriverError>;
 
 impl DriverError {
-    /// True if no later call on the device can succeed.
-    pub fn is_lasting(&self) -> bool {
-        failure::LASTING.contains(&self.code)
-    }
-
     /// The error for whoever called the plugin: what failed, on which device, and what to do.
     pub fn on(&self, device: &str, while_what: &str) -> Error {
-        let Self { call, code, name, text } = self;
-        let said = format!("{call} answered {name} ({code}): {text}");
-        match self.code {
-            failure::OUT_OF_MEMORY => {
+        let said = match self.advice {
+            "" => self.to_string(),
+            advice => format!("{self}; {advice}"),
+        };
+        match self.cause {
+            Cause::OutOfMemory => {
                 Error::out_of_memory(format!("{device}: out of memory while {while_what}: {said}"))
             }
-            failure::NO_BINARY_FOR_DEVICE | failure::INVALID_PTX => Error::unsupported(format!(
+            Cause::NoImage => Error::unsupported(format!(
                 "{device}: this build has no kernels for the device; use a build that has them, or another \
                  device ({said})"
             )),
-            failure::UNSUPPORTED_PTX_VERSION => Error::unsupported(format!(
-                "{device}: the driver is too old for these kernels; install driver 580 or newer ({said})"
-            )),
-            _ if self.is_lasting() => Error::new(
+            Cause::DriverTooOld => {
+                Error::unsupported(format!("{device}: the driver is too old for these kernels ({said})"))
+            }
+            Cause::Lost => Error::new(
                 ErrorKind::DeviceLost,
                 format!(
                     "{device} was lost while {while_what}: {said}; nothing runs on it any more in this process: \
                      start the program again, or use another device"
                 ),
             ),
-            _ => Error::new(ErrorKind::Internal, format!("{device}: {while_what} failed: {said}")),
+            Cause::Other => Error::new(ErrorKind::Internal, format!("{device}: {while_what} failed: {said}")),
         }
     }
 }
 
 impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} answered {} ({}): {}", self.call, self.name, self.code, self.text)
+        write!(f, "{} answered {} ({})", self.call, self.name, self.code)?;
+        match self.text.as_str() {
+            "" => Ok(()),
+            text => write!(f, ": {text}"),
+        }
     }
 }
 
-/// The calls. All but the first four need the context to be bound to the calling thread.
+/// The calls. All but the first four need the context to be bound ([`bind`](Self::bind)) to the calling thread.
 ///
 /// Methods that take addresses are safe to call only with ranges that are allocated; that is what `unsafe` on them
 /// says.
-pub(crate) trait Driver: Send + Sync {
-    /// The version of the driver's interface: 1000·major + 10·minor.
-    fn version(&self) -> DriverResult<i32>;
+pub trait Driver: Send + Sync {
     /// Number of devices that this process may use.
     fn device_count(&self) -> DriverResult<u32>;
     /// What is known of a device.
@@ -161,14 +168,20 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Free and total bytes.
     fn memory(&self) -> DriverResult<(u64, u64)>;
+    /// Memory of the device, aligned to 256 bytes.
     fn allocate(&self, bytes: u64) -> DriverResult<Address>;
+    /// Gives it back.
     fn free(&self, address: Address);
     /// Host memory that the device copies to and from by itself.
     fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8>;
+    /// Gives it back.
+    ///
     /// # Safety
     /// The memory was allocated so, and nothing uses it any more.
     unsafe fn free_pinned(&self, memory: *mut u8);
 
+    /// Queues a copy of host memory, pinned or not, to the device.
+    ///
     /// # Safety
     /// Both ranges are allocated, and stay so and unchanged until the stream has passed the copy.
     unsafe fn copy_to_device(
@@ -178,6 +191,8 @@ pub(crate) trait Driver: Send + Sync {
         bytes: usize,
         stream: StreamHandle,
     ) -> DriverResult<()>;
+    /// Queues a copy to host memory.
+    ///
     /// # Safety
     /// As above.
     unsafe fn copy_to_host(
@@ -187,13 +202,17 @@ pub(crate) trait Driver: Send + Sync {
         bytes: usize,
         stream: StreamHandle,
     ) -> DriverResult<()>;
+    /// Queues zeros.
+    ///
     /// # Safety
     /// The range is allocated until the stream has passed.
     unsafe fn clear(&self, at: Address, bytes: usize, stream: StreamHandle) -> DriverResult<()>;
 
-    /// Loads code: a cubin, or PTX with a zero byte at its end.
+    /// Loads code in the driver's form: a cubin, PTX with a zero byte at its end, a code object, SPIR-V.
     fn load_module(&self, image: &[u8]) -> DriverResult<ModuleHandle>;
+    /// Gives it back.
     fn unload_module(&self, module: ModuleHandle);
+    /// The kernel of that name.
     fn kernel(&self, module: ModuleHandle, name: &str) -> DriverResult<KernelHandle>;
     /// Lets a kernel use so many bytes of dynamic shared memory.
     fn allow_shared(&self, kernel: KernelHandle, bytes: u32) -> DriverResult<()>;
@@ -209,22 +228,29 @@ pub(crate) trait Driver: Send + Sync {
         stream: StreamHandle,
     ) -> DriverResult<()>;
 
+    /// Makes a stream.
     fn create_stream(&self) -> DriverResult<StreamHandle>;
+    /// Gives it back; nothing is queued on it.
     fn destroy_stream(&self, stream: StreamHandle);
+    /// Waits until the stream has passed all that is queued on it.
     fn synchronize(&self, stream: StreamHandle) -> DriverResult<()>;
     /// Makes an event, with a time in it or not.
     fn create_event(&self, is_timed: bool) -> DriverResult<EventHandle>;
+    /// Gives it back.
     fn destroy_event(&self, event: EventHandle);
+    /// Queues the event.
     fn record(&self, event: EventHandle, stream: StreamHandle) -> DriverResult<()>;
     /// True when the stream has passed the event.
     fn has_passed(&self, event: EventHandle) -> DriverResult<bool>;
     /// Milliseconds from one passed event to another.
     fn milliseconds(&self, from: EventHandle, to: EventHandle) -> DriverResult<f32>;
 
-    /// From here on the stream records what is queued on it instead of running it.
+    /// From here on the stream records what is queued on it instead of running it. Asked of devices that capture.
     fn begin_capture(&self, stream: StreamHandle) -> DriverResult<()>;
     /// Ends the recording and makes of it something that can be launched.
     fn end_capture(&self, stream: StreamHandle) -> DriverResult<GraphHandle>;
+    /// Queues all that was recorded.
     fn launch_graph(&self, graph: GraphHandle, stream: StreamHandle) -> DriverResult<()>;
+    /// Gives it back; no launch of it is queued.
     fn destroy_graph(&self, graph: GraphHandle);
 }

@@ -10,7 +10,7 @@ mod states;
 use super::checks::Check;
 use super::memory::{Intermediate, assign};
 use super::view::{ELEMENT, Lie, rows_of};
-use super::{ALIGNMENT, CudaPlan, Id, KernelStep, Live, Place, Program, Ref, StateLayout, Step};
+use super::{ALIGNMENT, GpuPlan, Id, KernelStep, Live, Place, Program, Ref, StateLayout, Step};
 use crate::layout::Layout;
 use describe::describe;
 use fusions::{Fusions, Gates};
@@ -29,7 +29,7 @@ const MOST_ROWS: u32 = 65_535;
 const CANONICAL: u64 = 1;
 
 /// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
-pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout]) -> Result<CudaPlan> {
+pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout]) -> Result<GpuPlan> {
     let results = graph.results();
     if results.iter().enumerate().any(|(i, r)| results[..i].iter().any(|other| other.value == r.value)) {
         return Err(Error::invalid("a value is marked as a result twice"));
@@ -64,7 +64,7 @@ pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout]) -> Result<CudaPlan> 
         nodes,
         states: program.states.iter().map(state_plan).collect(),
     };
-    Ok(CudaPlan::new(program, &graph, summary))
+    Ok(GpuPlan::new(program, &graph, summary))
 }
 
 /// What a node becomes. Products stay open: further weights, or what is added to their results, may join them.
@@ -144,7 +144,7 @@ impl<'g> Lowering<'g> {
         for (index, id) in graph.weights().enumerate() {
             let layout = Layout::from_id(layouts[index].layout).ok_or_else(|| {
                 Error::invalid(format!(
-                    "weight `{}`: layout {} is not the CUDA backend's",
+                    "weight `{}`: layout {} is not one of this backend's",
                     graph.value(id).name,
                     layouts[index].layout
                 ))
@@ -330,7 +330,7 @@ impl<'g> Lowering<'g> {
     /// Lowers one node and returns its kernel's name, or why it has none.
     fn node(&mut self, node: &Node) -> Lowered<&'static str> {
         if node.version != 1 {
-            return Err(format!("the CUDA backend does not know {}/{}", node.operation, node.version));
+            return Err(format!("this backend does not know {}/{}", node.operation, node.version));
         }
         if node.inputs.is_empty() {
             return Err("it has no inputs".into());
@@ -380,7 +380,7 @@ impl<'g> Lowering<'g> {
             "argmax" => self.argmax(node),
             "top_k" => self.top_k(node),
             "softmax" => self.softmax(node),
-            other => Err(format!("the CUDA backend does not know {other}/{}", node.version)),
+            other => Err(format!("this backend does not know {other}/{}", node.version)),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::memory::Region;
 use crate::program::Program;
 use crate::program::checks::Block;
 use crate::queue::{Launch, MAX_POINTS, Points, QueuedPoint};
-use crate::semaphore::CudaSemaphore;
+use crate::semaphore::GpuSemaphore;
 use paceline_plugin_api::backend::{Executable, Point};
 use paceline_plugin_api::{Error, Result};
 use std::collections::BTreeMap;
@@ -137,13 +137,13 @@ impl Bound {
 }
 
 /// A plan bound to arenas.
-pub struct CudaExecutable {
+pub struct GpuExecutable {
     bound: Arc<Bound>,
     states: Vec<Region>,
     state_names: Arc<[String]>,
 }
 
-impl CudaExecutable {
+impl GpuExecutable {
     pub(crate) fn new(mut bound: Bound, states: Vec<Region>, state_names: Arc<[String]>) -> Result<Self> {
         if bound.device.settings.graphs {
             bound.capture()?;
@@ -173,14 +173,14 @@ impl CudaExecutable {
     }
 }
 
-impl Executable for CudaExecutable {
-    type Semaphore = CudaSemaphore;
+impl Executable for GpuExecutable {
+    type Semaphore = GpuSemaphore;
 
     fn launch(
         &self,
         slot: u32,
-        waits: &[Point<'_, CudaSemaphore>],
-        signals: &[Point<'_, CudaSemaphore>],
+        waits: &[Point<'_, GpuSemaphore>],
+        signals: &[Point<'_, GpuSemaphore>],
     ) -> Result<()> {
         let bound = &self.bound;
         let shared = &bound.device;
@@ -196,7 +196,7 @@ impl Executable for CudaExecutable {
         for &live in &bound.program.quantized {
             quantized += block.live(live)?;
         }
-        let points = |list: &[Point<'_, CudaSemaphore>]| {
+        let points = |list: &[Point<'_, GpuSemaphore>]| {
             let mut points: Points = Default::default();
             for (place, point) in points.iter_mut().zip(list) {
                 let timeline = Arc::clone(&point.semaphore.timeline);

@@ -3,7 +3,7 @@
 use crate::device::Shared;
 use crate::driver::{Address, Driver, DriverError, DriverResult, EventHandle, StreamHandle};
 use crate::layout::{Layout, matrix};
-use crate::memory::{CudaArena, Region, region};
+use crate::memory::{GpuArena, Region, region};
 use paceline_kernels::layout::{PANEL_ROWS, WeightKind, pack, packed_bytes};
 use paceline_plugin_api::backend::WeightImport;
 use paceline_plugin_api::{Error, Result};
@@ -142,14 +142,15 @@ impl Staging {
 ///
 /// # Errors
 /// A weight whose bytes or target do not fit, by name, before anything of it is copied; a device that fails.
-pub(crate) fn import(shared: &Arc<Shared>, imports: &[WeightImport<'_, CudaArena>]) -> Result<()> {
+pub(crate) fn import(shared: &Arc<Shared>, imports: &[WeightImport<'_, GpuArena>]) -> Result<()> {
     shared.with_staging(|staging| imports.iter().try_for_each(|import| one(shared, staging, import)))
 }
 
-fn one(shared: &Arc<Shared>, staging: &Staging, import: &WeightImport<'_, CudaArena>) -> Result<()> {
+fn one(shared: &Arc<Shared>, staging: &Staging, import: &WeightImport<'_, GpuArena>) -> Result<()> {
     let WeightImport { weight, layout, target, source } = import;
     let named = |what: &str| Error::invalid(format!("weight `{}`: {what}", weight.name));
-    let kind = Layout::from_id(layout.layout).ok_or_else(|| named("its layout is not the CUDA backend's"))?;
+    let kind =
+        Layout::from_id(layout.layout).ok_or_else(|| named("its layout is not one of this backend's"))?;
     let bytes = kind.bytes(&weight.shape).map_err(|error| named(&error.message))?;
     if !Arc::ptr_eq(target.arena.device(), shared) {
         return Err(named("its target is memory of another device"));

@@ -90,21 +90,21 @@ pub(crate) struct Program {
 }
 
 /// What the plugin API calls a plan.
-pub struct CudaPlan {
+pub struct GpuPlan {
     pub(crate) program: Arc<Program>,
     summary: PlanSummary,
     /// Names of the states, for error texts.
     pub(crate) state_names: Arc<[String]>,
 }
 
-impl CudaPlan {
+impl GpuPlan {
     pub(crate) fn new(program: Program, graph: &Graph, summary: PlanSummary) -> Self {
         let names = graph.states().map(|id| graph.value(id).name.clone()).collect();
         Self { program: Arc::new(program), summary, state_names: names }
     }
 }
 
-impl Plan for CudaPlan {
+impl Plan for GpuPlan {
     fn summary(&self) -> &PlanSummary {
         &self.summary
     }

@@ -2,9 +2,9 @@
 
 use crate::device::Shared;
 use crate::driver::{Address, KernelHandle, LaunchShape};
-use crate::executable::{Bound, BoundStep, CudaExecutable, SlotBlocks};
-use crate::memory::{CudaArena, Region, host_region, region};
-use crate::program::{ALIGNMENT, CudaPlan, Place, Program, Step};
+use crate::executable::{Bound, BoundStep, GpuExecutable, SlotBlocks};
+use crate::memory::{GpuArena, Region, host_region, region};
+use crate::program::{ALIGNMENT, GpuPlan, Place, Program, Step};
 use paceline_plugin_api::backend::{Load, Span};
 use paceline_plugin_api::{Error, Result};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Addresses {
 }
 
 /// A span in memory of this device, of at least so many bytes, aligned.
-fn device_span(shared: &Arc<Shared>, span: &Span<'_, CudaArena>, bytes: u64, what: &str) -> Result<Region> {
+fn device_span(shared: &Arc<Shared>, span: &Span<'_, GpuArena>, bytes: u64, what: &str) -> Result<Region> {
     if !Arc::ptr_eq(span.arena.device(), shared) {
         return Err(Error::invalid(format!("{what} is memory of another device")));
     }
@@ -49,7 +49,7 @@ fn device_span(shared: &Arc<Shared>, span: &Span<'_, CudaArena>, bytes: u64, wha
 }
 
 /// Blocks in host memory, aligned for integers.
-fn host_span(span: &Span<'_, CudaArena>, stride: u64, what: &str) -> Result<*mut u8> {
+fn host_span(span: &Span<'_, GpuArena>, stride: u64, what: &str) -> Result<*mut u8> {
     let start = host_region(span)
         .ok_or_else(|| Error::invalid(format!("the {what} blocks are not in an arena of class Io")))?;
     if !(start as usize).is_multiple_of(4) || !stride.is_multiple_of(4) {
@@ -62,11 +62,7 @@ fn host_span(span: &Span<'_, CudaArena>, stride: u64, what: &str) -> Result<*mut
 ///
 /// # Errors
 /// Spans that are too small, not aligned, or in memory of another kind or device; a driver that fails.
-pub(crate) fn bind(
-    shared: &Arc<Shared>,
-    plan: &CudaPlan,
-    load: &Load<'_, CudaArena>,
-) -> Result<CudaExecutable> {
+pub(crate) fn bind(shared: &Arc<Shared>, plan: &GpuPlan, load: &Load<'_, GpuArena>) -> Result<GpuExecutable> {
     let program = &plan.program;
     let workspace = device_span(shared, &load.workspace, program.workspace_bytes, "the workspace")?.address;
     let mut weights = Vec::with_capacity(load.weights.len());
@@ -96,7 +92,7 @@ pub(crate) fn bind(
         blocks,
         graphs: Vec::new(),
     };
-    CudaExecutable::new(bound, addresses.states, Arc::clone(&plan.state_names))
+    GpuExecutable::new(bound, addresses.states, Arc::clone(&plan.state_names))
 }
 
 fn bind_step(shared: &Shared, program: &Program, addresses: &Addresses, step: &Step) -> Result<BoundStep> {

@@ -5,8 +5,8 @@
 //! out. Calls fail when they are told to.
 
 use super::{
-    Address, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle,
-    KernelHandle, LaunchShape, ModuleHandle, StreamHandle, failure,
+    Address, Cause, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle,
+    KernelHandle, LaunchShape, ModuleHandle, StreamHandle,
 };
 use crate::device::lock;
 use paceline_kernels::params::Launch;
@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
 /// Memory that the device has.
-pub(crate) const MEMORY: u64 = 4 << 30;
+pub const MEMORY: u64 = 4 << 30;
 const ALIGNMENT: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -28,12 +28,15 @@ enum Work {
     Graph(usize),
 }
 
-/// A call that fails: its name, after how many that do not, and the driver's number.
+/// A call that fails.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fault {
+pub struct Fault {
+    /// Its name.
     pub call: &'static str,
+    /// How many before it do not fail.
     pub after: u32,
-    pub code: u32,
+    /// What the failure means.
+    pub cause: Cause,
 }
 
 #[derive(Default)]
@@ -49,25 +52,38 @@ struct State {
     kernels: Vec<&'static str>,
     faults: Vec<Fault>,
     /// What went wrong for good.
-    lost: Option<u32>,
+    lost: bool,
     calls: HashMap<&'static str, u64>,
 }
 
 /// The stand-in.
-pub(crate) struct DoubleDriver {
+pub struct DoubleDriver {
     state: Mutex<State>,
-    pub version: i32,
-    pub compute_capability: (u32, u32),
+    /// What it says of its device.
+    pub facts: DeviceFacts,
 }
 
-fn failed(call: &'static str, code: u32) -> DriverError {
-    DriverError { call, code, name: format!("ERROR_{code}"), text: "as the test asks".into() }
+fn failed(call: &'static str, cause: Cause) -> DriverError {
+    let (code, name) = (cause as i64, format!("{cause:?}"));
+    DriverError { call, code, cause, name, text: "as the test asks".into(), advice: "" }
 }
 
 impl DoubleDriver {
     fn new() -> Self {
         let state = State { next: 1, ..State::default() };
-        Self { state: Mutex::new(state), version: super::NEEDED_VERSION, compute_capability: (9, 0) }
+        let facts = DeviceFacts {
+            name: "Double".into(),
+            pci: "0000:01:00.0".into(),
+            uuid: "GPU-00000000-0000-0000-0000-000000000001".into(),
+            memory: MEMORY,
+            target: "double".into(),
+            wave: 32,
+            units: 132,
+            is_integrated: false,
+            captures: true,
+            overlaps: true,
+        };
+        Self { state: Mutex::new(state), facts }
     }
 
     /// One that lives as long as the process, as the real one does.
@@ -102,8 +118,8 @@ impl DoubleDriver {
     fn call(&self, call: &'static str) -> DriverResult<std::sync::MutexGuard<'_, State>> {
         let mut state = lock(&self.state);
         *state.calls.entry(call).or_default() += 1;
-        if let Some(code) = state.lost {
-            return Err(failed(call, code));
+        if state.lost {
+            return Err(failed(call, Cause::Lost));
         }
         if let Some(index) = state.faults.iter().position(|fault| fault.call == call) {
             let fault = &mut state.faults[index];
@@ -111,12 +127,10 @@ impl DoubleDriver {
                 fault.after -= 1;
                 return Ok(state);
             }
-            let code = fault.code;
+            let cause = fault.cause;
             state.faults.remove(index);
-            if failure::LASTING.contains(&code) {
-                state.lost = Some(code);
-            }
-            return Err(failed(call, code));
+            state.lost = cause == Cause::Lost;
+            return Err(failed(call, cause));
         }
         Ok(state)
     }
@@ -124,9 +138,9 @@ impl DoubleDriver {
     fn take(&self, call: &'static str, bytes: usize, is_zeroed: bool) -> DriverResult<usize> {
         let mut state = self.call(call)?;
         let layout =
-            Layout::from_size_align(bytes, ALIGNMENT).map_err(|_| failed(call, failure::OUT_OF_MEMORY))?;
+            Layout::from_size_align(bytes, ALIGNMENT).map_err(|_| failed(call, Cause::OutOfMemory))?;
         if state.taken + bytes as u64 > MEMORY {
-            return Err(failed(call, failure::OUT_OF_MEMORY));
+            return Err(failed(call, Cause::OutOfMemory));
         }
         // SAFETY: callers ask for at least one byte.
         let memory = unsafe { if is_zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
@@ -157,7 +171,7 @@ impl DoubleDriver {
         Ok(())
     }
 
-    fn run(state: &mut State, work: Work) {
+    fn run(&self, state: &mut State, work: Work) {
         match work {
             // SAFETY: the contract of the calls that queued them.
             Work::Copy(from, to, bytes) => unsafe {
@@ -168,26 +182,26 @@ impl DoubleDriver {
             Work::Kernel(entry, shape, parameters) => {
                 let launch =
                     Launch { entry, groups: shape.grid, threads: shape.block[0], shared_bytes: shape.shared };
+                let wave = self.facts.wave;
                 // SAFETY: as above; the addresses are of host memory here.
-                if let Err(error) = unsafe { paceline_kernels::host::launch(&launch, &parameters, 32) } {
-                    panic!("kernel `{entry}`: {error}");
-                }
+                let launched = unsafe { paceline_kernels::host::launch(&launch, &parameters, wave) };
+                launched.unwrap_or_else(|error| panic!("kernel `{entry}`: {error}"));
             }
             Work::Event(event) => {
                 state.events.insert(event, true);
             }
             Work::Graph(graph) => {
                 for work in state.graphs.get(&graph).cloned().expect("a graph that is not there") {
-                    Self::run(state, work);
+                    self.run(state, work);
                 }
             }
         }
     }
 
-    fn drain(state: &mut State, stream: usize, until: Option<usize>) {
+    fn drain(&self, state: &mut State, stream: usize, until: Option<usize>) {
         while let Some(work) = state.streams.get_mut(&stream).and_then(VecDeque::pop_front) {
             let is_last = matches!(work, Work::Event(event) if Some(event) == until);
-            Self::run(state, work);
+            self.run(state, work);
             if is_last {
                 break;
             }
@@ -201,24 +215,12 @@ impl DoubleDriver {
 }
 
 impl Driver for DoubleDriver {
-    fn version(&self) -> DriverResult<i32> {
-        Ok(self.version)
-    }
-
     fn device_count(&self) -> DriverResult<u32> {
         self.call("device_count").map(|_| 1)
     }
 
     fn facts(&self, _: u32) -> DriverResult<DeviceFacts> {
-        Ok(DeviceFacts {
-            name: "Double".into(),
-            pci: "0000:01:00.0".into(),
-            uuid: "GPU-00000000-0000-0000-0000-000000000001".into(),
-            memory: MEMORY,
-            compute_capability: self.compute_capability,
-            multiprocessors: 132,
-            is_integrated: false,
-        })
+        Ok(self.facts.clone())
     }
 
     fn open(&self, _: u32) -> DriverResult<ContextHandle> {
@@ -316,7 +318,7 @@ impl Driver for DoubleDriver {
 
     fn synchronize(&self, stream: StreamHandle) -> DriverResult<()> {
         let mut state = self.call("synchronize")?;
-        Self::drain(&mut state, stream.0, None);
+        self.drain(&mut state, stream.0, None);
         Ok(())
     }
 
@@ -346,7 +348,7 @@ impl Driver for DoubleDriver {
             queue.iter().any(|work| matches!(work, Work::Event(queued) if *queued == event.0))
         });
         let stream = *stream.expect("an event that was recorded on no stream").0;
-        Self::drain(&mut state, stream, Some(event.0));
+        self.drain(&mut state, stream, Some(event.0));
         Ok(false)
     }
 

@@ -6,26 +6,28 @@ use crate::driver::{
     Address, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, KernelHandle, ModuleHandle,
     StreamHandle,
 };
-use crate::executable::CudaExecutable;
+use crate::executable::GpuExecutable;
 use crate::import::{Staging, import};
-use crate::memory::{ALIGNMENT, CudaArena};
-use crate::program::CudaPlan;
+use crate::memory::{ALIGNMENT, GpuArena};
+use crate::platform::{Images, Platform};
+use crate::program::GpuPlan;
 use crate::queue::{Launch, Queue};
-use crate::semaphore::CudaSemaphore;
-use paceline_kernels::images::{Image, cuda};
+use crate::semaphore::GpuSemaphore;
+use paceline_kernels::images::Image;
 use paceline_plugin_api::backend::{ArenaClass, Counters, Device, Load, MemoryInfo, Point, WeightImport};
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A GPU.
-pub struct CudaDevice {
+/// An opened GPU.
+pub struct GpuDevice {
     shared: Arc<Shared>,
 }
 
 /// What everything made from an opened device shares.
 pub(crate) struct Shared {
+    platform: &'static dyn Platform,
     driver: &'static dyn Driver,
     ordinal: u32,
     context: ContextHandle,
@@ -74,26 +76,21 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl CudaDevice {
+impl GpuDevice {
     pub(crate) fn open(
+        platform: &'static dyn Platform,
         driver: &'static dyn Driver,
         index: u32,
         ordinal: u32,
         facts: &DeviceFacts,
         settings: DeviceSettings,
     ) -> Result<Self> {
-        let label = format!("cuda:{index} ({})", facts.name);
-        let (major, minor) = facts.compute_capability;
-        let images = cuda::images(major, minor).filter(|images| !images.is_empty()).ok_or_else(|| {
-            Error::unsupported(format!(
-                "{label}: this build has no kernels for compute capability {major}.{minor}; use a build that has, or \
-                 another device"
-            ))
-        })?;
+        let label = format!("{}:{index} ({})", platform.id(), facts.name);
         let failed = |error: DriverError| error.on(&label, "opening the device");
         let context = driver.open(ordinal).map_err(failed)?;
         // From here on dropping it gives back what was taken.
         let mut shared = Shared {
+            platform,
             driver,
             ordinal,
             context,
@@ -117,22 +114,16 @@ impl CudaDevice {
             quantized_rows: AtomicU64::new(0),
             arena_bytes: AtomicU64::new(0),
         };
-        // Machine code that a driver refuses may still run as what the driver compiles itself.
-        let mut is_ptx = images.iter().any(|image| image.architecture.starts_with("compute_"));
-        if let Err(error) = shared.load(&images) {
-            tracing::info!("{label}: {error}; the driver compiles the kernels, which takes a while");
-            shared.load(&cuda::ptx()).map_err(|e| e.on(&label, "loading the kernels"))?;
-            is_ptx = true;
-        }
-        // Only the machine code for newer devices waits by itself for the kernel before it.
-        shared.settings.overlap &= !is_ptx;
+        let forms = platform.images(&facts.target);
+        let loaded = shared.load_first(&forms)?;
+        shared.settings.overlap &= loaded.overlaps;
         shared.stream = Some(driver.create_stream().map_err(failed)?);
         shared.queue = Mutex::new(Some(Queue::new(driver).map_err(failed)?));
         Ok(Self { shared: Arc::new(shared) })
     }
 }
 
-impl Drop for CudaDevice {
+impl Drop for GpuDevice {
     /// What is queued holds on to the device, so it has to end.
     fn drop(&mut self) {
         let shared = &self.shared;
@@ -179,6 +170,34 @@ impl Drop for Shared {
 impl Shared {
     pub fn driver(&self) -> &'static dyn Driver {
         self.driver
+    }
+
+    /// Loads the first of the forms that the driver takes.
+    fn load_first<'a>(&mut self, forms: &'a [Images]) -> Result<&'a Images> {
+        let mut refused = None;
+        for images in forms {
+            let modules = match images.modules() {
+                Ok(modules) => modules,
+                Err(why) => {
+                    tracing::info!("{}: {why}", self.label);
+                    continue;
+                }
+            };
+            match self.load(&modules) {
+                Ok(()) => return Ok(images),
+                Err(error) => {
+                    tracing::info!("{}: the driver does not take {}: {error}", self.label, images.what);
+                    refused = Some(error);
+                }
+            }
+        }
+        Err(match refused {
+            Some(error) => error.on(&self.label, "loading the kernels"),
+            None => Error::unsupported(format!(
+                "{}: this build has no kernels for the device; use a build that has them, or another device",
+                self.label
+            )),
+        })
     }
 
     /// Loads all of the images, or none.
@@ -232,7 +251,7 @@ impl Shared {
         let missing = |why: String| {
             Error::new(ErrorKind::Internal, format!("{}: there is no kernel `{entry}`: {why}", self.label))
         };
-        let name = cuda::module_of(entry).ok_or_else(|| missing("this build lacks it".into()))?;
+        let name = self.platform.module_of(entry).ok_or_else(|| missing("this build lacks it".into()))?;
         let module = self.modules.iter().find(|(known, _)| *known == name);
         let (_, module) = module.ok_or_else(|| missing(format!("module `{name}` is not loaded")))?;
         let kernel = driver.kernel(*module, entry).map_err(|error| missing(error.to_string()))?;
@@ -355,11 +374,11 @@ impl Shared {
     }
 }
 
-impl Device for CudaDevice {
-    type Arena = CudaArena;
-    type Plan = CudaPlan;
-    type Executable = CudaExecutable;
-    type Semaphore = CudaSemaphore;
+impl Device for GpuDevice {
+    type Arena = GpuArena;
+    type Plan = GpuPlan;
+    type Executable = GpuExecutable;
+    type Semaphore = GpuSemaphore;
 
     fn memory(&self) -> Result<MemoryInfo> {
         let driver = self.shared.enter()?;
@@ -384,15 +403,15 @@ impl Device for CudaDevice {
         }
     }
 
-    fn create_arena(&self, class: ArenaClass, bytes: u64) -> Result<CudaArena> {
+    fn create_arena(&self, class: ArenaClass, bytes: u64) -> Result<GpuArena> {
         self.shared.enter()?;
-        CudaArena::allocate(&self.shared, class, bytes)
+        GpuArena::allocate(&self.shared, class, bytes)
     }
 
     fn import_weights(
         &self,
-        imports: &[WeightImport<'_, CudaArena>],
-        signal: Point<'_, CudaSemaphore>,
+        imports: &[WeightImport<'_, GpuArena>],
+        signal: Point<'_, GpuSemaphore>,
     ) -> Result<()> {
         import(&self.shared, imports)?;
         signal.semaphore.timeline.signal(signal.value);
@@ -400,13 +419,13 @@ impl Device for CudaDevice {
         Ok(())
     }
 
-    fn load(&self, plan: &CudaPlan, load: &Load<'_, CudaArena>) -> Result<CudaExecutable> {
+    fn load(&self, plan: &GpuPlan, load: &Load<'_, GpuArena>) -> Result<GpuExecutable> {
         self.shared.enter()?;
         bind(&self.shared, plan, load)
     }
 
-    fn create_semaphore(&self, initial: u64) -> Result<CudaSemaphore> {
+    fn create_semaphore(&self, initial: u64) -> Result<GpuSemaphore> {
         self.shared.enter()?;
-        Ok(CudaSemaphore::new(Arc::clone(&self.shared), initial))
+        Ok(GpuSemaphore::new(Arc::clone(&self.shared), initial))
     }
 }
