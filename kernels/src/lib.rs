@@ -19,3 +19,5 @@ pub mod params;
 #[cfg(feature = "hip-sources")]
 pub mod sources;
 pub mod tuning;
+#[cfg(feature = "spirv")]
+pub mod spirv;
