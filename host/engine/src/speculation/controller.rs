@@ -27,9 +27,9 @@ const RETURN_MARGIN: f64 = 1.04;
 const STAY_MARGIN: f64 = 0.98;
 /// How many standard errors better than measured a drafter in use may be: a few bad guesses in a row are no reason to go
 /// without it for many rounds.
-const BENEFIT_OF_DOUBT: f64 = 0.5;
+const BENEFIT_OF_DOUBT: f64 = 0.4;
 /// Rounds without a draft after which one is tried; doubles while drafting does not pay.
-const FIRST_PROBE: u32 = 16;
+const FIRST_PROBE: u32 = 24;
 const LAST_PROBE: u32 = 1024;
 /// Rounds after which rounds without a draft are timed again, first and at last: it doubles, since a context's first
 /// rounds meet cold caches and fresh memory.
