@@ -109,6 +109,12 @@ fn random(name: &'static str, weights: DType) -> Subject {
     Subject { name, gguf: Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap()), prompts }
 }
 
+fn experts() -> Subject {
+    let model = RandomModel::variant("experts-q8-0").expect("there is such a variant");
+    let prompts = (1..3).map(|seed| model.tokens(20 * seed as usize, seed)).collect();
+    Subject { name: "experts", gguf: Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap()), prompts }
+}
+
 fn context(kv_type: DType, sequences: u32) -> EngineOptions {
     EngineOptions { kv_types: [kv_type; 2], sequences, context: Some(2048), ..options(&[]) }
 }
@@ -175,6 +181,9 @@ fn random_models_say_the_same_with_every_strategy() {
         let part: Vec<Way> = part.into_iter().map(|(_, way)| *way).collect();
         check_all_ways(&subject, DType::F16, if wants_long_tests() { &ways } else { &part }, length(32));
     }
+    let experts = experts();
+    let part: Vec<Way> = ways.iter().skip(3).step_by(5).copied().collect();
+    check_all_ways(&experts, DType::F16, if wants_long_tests() { &ways } else { &part }, length(32));
 }
 
 #[test]
