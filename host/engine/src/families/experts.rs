@@ -138,7 +138,7 @@ impl Experts {
 
 /// The feed-forward part of a layer.
 pub(super) enum FeedForwardPart {
-    Dense(FeedForward),
+    Dense(Box<FeedForward>),
     Experts(Box<Experts>),
 }
 
@@ -159,7 +159,9 @@ impl FeedForwardPart {
         shape: &FeedForwardShape<'_>,
     ) -> Result<Self> {
         Ok(match shape {
-            FeedForwardShape::Dense(inner) => Self::Dense(FeedForward::open(t, layer, norm, hidden, *inner)?),
+            FeedForwardShape::Dense(inner) => {
+                Self::Dense(Box::new(FeedForward::open(t, layer, norm, hidden, *inner)?))
+            }
             FeedForwardShape::Experts(shape) => {
                 Self::Experts(Box::new(Experts::open(t, layer, norm, hidden, shape)?))
             }

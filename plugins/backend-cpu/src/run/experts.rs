@@ -209,11 +209,12 @@ impl Run<'_> {
             // SAFETY: the row is this chunk's.
             let sum = unsafe { out.part(row * n..(row + 1) * n) };
             sum.fill(0.0);
-            for assignment in row * work.chosen..(row + 1) * work.chosen {
-                let Some(position) = work.grouping.position(list, assignment) else { continue };
+            let first = row * work.chosen;
+            for (place, &weight) in weights[first..first + work.chosen].iter().enumerate() {
+                let Some(position) = work.grouping.position(list, first + place) else { continue };
                 let x = &outer[position * n..(position + 1) * n];
                 // SAFETY: nothing shared is touched.
-                unsafe { add_weighted(self.bound.level, sum, weights[assignment], x) };
+                unsafe { add_weighted(self.bound.level, sum, weight, x) };
             }
         }
     }
