@@ -14,6 +14,7 @@ mod hip_packed;
 mod spirv_packed;
 
 /// A compiled module as it is embedded.
+#[cfg(any(feature = "cuda", feature = "hip", feature = "spirv"))]
 #[derive(Clone, Copy)]
 struct Packed {
     module: &'static str,
@@ -22,6 +23,7 @@ struct Packed {
     bytes: &'static [u8],
 }
 
+#[cfg(any(feature = "cuda", feature = "hip", feature = "spirv"))]
 impl Packed {
     fn unpack(self) -> Image {
         // The bytes are our own; a test unpacks all of them.
@@ -42,10 +44,12 @@ pub struct Image {
 }
 
 /// Images for one architecture, and the module of each kernel.
+#[cfg(any(feature = "cuda", feature = "hip", feature = "spirv"))]
 fn of_architecture(images: &[Packed], architecture: &str) -> Vec<Image> {
     images.iter().filter(|image| image.architecture == architecture).map(|image| image.unpack()).collect()
 }
 
+#[cfg(any(feature = "cuda", feature = "hip", feature = "spirv"))]
 fn module_of(entries: &[(&'static str, &'static str)], entry: &str) -> Option<&'static str> {
     entries.iter().find(|(name, _)| *name == entry).map(|(_, module)| *module)
 }
@@ -56,19 +60,17 @@ pub mod cuda {
     use super::{Image, cuda_packed as packed};
 
     /// Compute capabilities with machine code of their own; others of 8.0 and above get PTX, which the driver compiles.
-    const CUBINS: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
+    const CUBINS: [(u32, u32, &str); 3] = [(8, 0, "sm_80"), (9, 0, "sm_90"), (10, 0, "sm_100")];
 
-    /// All modules for a compute capability: cubins of the same major version that are not newer, else PTX; none below
-    /// 8.0.
-    pub fn images(major: u32, minor: u32) -> Option<Vec<Image>> {
-        if (major, minor) < (8, 0) {
-            return None;
-        }
-        let cubin = CUBINS.iter().rev().find(|&&(m, n)| m == major && n <= minor);
-        match cubin {
-            Some((m, n)) => Some(super::of_architecture(packed::IMAGES, &format!("sm_{m}{n}"))),
-            None => Some(ptx()),
-        }
+    /// The architecture whose machine code runs at a compute capability: of the same major version and not newer.
+    pub fn cubins(major: u32, minor: u32) -> Option<&'static str> {
+        let found = CUBINS.iter().rev().find(|&&(m, n, _)| m == major && n <= minor);
+        found.map(|&(_, _, architecture)| architecture)
+    }
+
+    /// All modules for an architecture.
+    pub fn images(architecture: &str) -> Vec<Image> {
+        super::of_architecture(packed::IMAGES, architecture)
     }
 
     /// All modules as PTX, for every compute capability from 8.0 on: where a driver refuses the machine code.
@@ -93,11 +95,31 @@ pub mod cuda {
 #[cfg(feature = "hip")]
 pub mod hip {
     use super::{Image, hip_packed as packed};
+    use std::sync::OnceLock;
 
-    /// All modules for an architecture such as `gfx1101`; none if there are no images for it.
-    pub fn images(architecture: &str) -> Option<Vec<Image>> {
-        let images = super::of_architecture(packed::IMAGES, architecture);
+    /// The targets that there are images for, such as `gfx1101`.
+    pub fn targets() -> &'static [&'static str] {
+        static TARGETS: OnceLock<Vec<&'static str>> = OnceLock::new();
+        TARGETS.get_or_init(|| {
+            let mut targets = Vec::new();
+            for image in packed::IMAGES {
+                if !targets.contains(&image.architecture) {
+                    targets.push(image.architecture);
+                }
+            }
+            targets
+        })
+    }
+
+    /// All modules for exactly this target; none if there are no images for it.
+    pub fn images(target: &str) -> Option<Vec<Image>> {
+        let images = super::of_architecture(packed::IMAGES, target);
         (!images.is_empty()).then_some(images)
+    }
+
+    /// All kernels, each with its module.
+    pub fn entries() -> &'static [(&'static str, &'static str)] {
+        packed::ENTRIES
     }
 
     /// The module that has a kernel.
@@ -116,6 +138,11 @@ pub mod spirv {
         super::of_architecture(packed::IMAGES, "spirv")
     }
 
+    /// All kernels, each with its module.
+    pub fn entries() -> &'static [(&'static str, &'static str)] {
+        packed::ENTRIES
+    }
+
     /// The module that has a kernel.
     pub fn module_of(entry: &str) -> Option<&'static str> {
         super::module_of(packed::ENTRIES, entry)
@@ -127,19 +154,13 @@ mod tests {
     use super::cuda;
 
     #[test]
-    fn every_capability_gets_all_modules() {
-        assert!(cuda::images(7, 5).is_none());
-        for (capability, architecture) in [
-            ((8, 0), "sm_80"),
-            ((8, 9), "sm_80"),
-            ((9, 0), "sm_90"),
-            ((10, 3), "sm_100"),
-            ((12, 0), "compute_80"),
-        ] {
-            let images = cuda::images(capability.0, capability.1).expect("images");
-            assert!(
-                images.iter().all(|image| image.architecture == architecture && image.bytes.len() > 1000)
-            );
+    fn every_form_has_all_modules() {
+        assert_eq!(
+            [(7, 5), (8, 9), (9, 0), (10, 3), (12, 0)].map(|(major, minor)| cuda::cubins(major, minor)),
+            [None, Some("sm_80"), Some("sm_90"), Some("sm_100"), None]
+        );
+        for images in ["sm_80", "sm_90", "sm_100"].map(cuda::images).into_iter().chain([cuda::ptx()]) {
+            assert!(images.iter().all(|image| image.bytes.len() > 1000));
             for (entry, module) in cuda::entries() {
                 assert!(images.iter().any(|image| image.module == *module), "{entry} is in no module");
             }

@@ -1,37 +1,16 @@
 //! The backend for NVIDIA GPUs, a plugin like any other. It needs the driver alone: kernels are compiled beforehand.
 //!
-//! - `driver`: what is asked of the driver, and the real one, opened at run time;
-//! - `backend`, `capabilities`: the entry of the plugin, settings, and the text that plans depend on;
-//! - `layout`: weights in the layouts of the kernels;
-//! - `program`: a graph lowered to launches with places in the workspace, without any device;
-//! - `device`, `memory`, `import`: an opened device, its arenas, weights that go up;
-//! - `bind`, `executable`: a program with addresses, captured and launched; states that go out and in;
-//! - `queue`, `semaphore`: launches in order, and who learns that they are done.
+//! - `driver`: the calls of the driver, which is opened at run time;
+//! - `platform`: devices, kernels and words.
 //!
-//! A row's bits do not depend on how many rows a run has; see `README.md`.
+//! Everything else is the same for all GPUs: `paceline-gpu`.
 
-mod backend;
-mod bind;
-mod capabilities;
-mod device;
+#[cfg(feature = "double")]
+pub mod double;
 mod driver;
-mod executable;
-mod import;
-mod layout;
-mod memory;
-mod program;
-mod queue;
-mod semaphore;
-#[cfg(test)]
-mod tests;
+mod platform;
 
-pub use backend::CudaBackend;
-pub use device::CudaDevice;
-pub use executable::CudaExecutable;
-pub use memory::CudaArena;
-pub use program::CudaPlan;
-pub use semaphore::CudaSemaphore;
-
+use paceline_gpu::GpuBackend;
 use paceline_plugin_api::{PluginInfo, abi, backend_plugin};
 
 /// The descriptor, TOML.
@@ -44,4 +23,4 @@ const INFO: PluginInfo = PluginInfo {
     descriptor: DESCRIPTOR,
 };
 
-backend_plugin!(INFO, CudaBackend, CudaBackend::installed());
+backend_plugin!(INFO, GpuBackend, GpuBackend::new(&platform::INSTALLED));

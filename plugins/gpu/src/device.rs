@@ -1,0 +1,432 @@
+//! An opened device: its context, its kernels, its queue.
+
+use crate::bind::bind;
+use crate::capabilities::DeviceSettings;
+use crate::driver::{
+    Address, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, KernelHandle, ModuleHandle,
+    StreamHandle,
+};
+use crate::executable::GpuExecutable;
+use crate::import::{Staging, import};
+use crate::memory::{ALIGNMENT, GpuArena};
+use crate::platform::{Images, Platform};
+use crate::program::GpuPlan;
+use crate::queue::{Launch, Queue};
+use crate::semaphore::GpuSemaphore;
+use paceline_kernels::images::Image;
+use paceline_plugin_api::backend::{ArenaClass, Counters, Device, Load, MemoryInfo, Point, WeightImport};
+use paceline_plugin_api::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// An opened GPU.
+pub struct GpuDevice {
+    shared: Arc<Shared>,
+}
+
+/// What everything made from an opened device shares.
+pub(crate) struct Shared {
+    platform: &'static dyn Platform,
+    driver: &'static dyn Driver,
+    ordinal: u32,
+    context: ContextHandle,
+    /// The device in error texts.
+    label: String,
+    pub settings: DeviceSettings,
+    modules: Vec<(&'static str, ModuleHandle)>,
+    /// Kernels that were asked for.
+    kernels: Mutex<HashMap<&'static str, KernelHandle>>,
+    /// Launches, one after the other.
+    stream: Option<StreamHandle>,
+    queue: Mutex<Option<Queue>>,
+    staging: Mutex<Option<Staging>>,
+    /// Records steps; held by whoever captures.
+    capture: Mutex<Option<StreamHandle>>,
+    /// Tables that kernels read, a few KiB, by their bytes.
+    constants: Mutex<HashMap<Vec<u8>, Address>>,
+    pub profile: crate::executable::Profile,
+    lost: OnceLock<Error>,
+    launches: AtomicU64,
+    waits: AtomicU64,
+    uploads: AtomicU64,
+    upload_bytes: AtomicU64,
+    downloads: AtomicU64,
+    download_bytes: AtomicU64,
+    quantized_rows: AtomicU64,
+    arena_bytes: AtomicU64,
+}
+
+/// The stream for captures, held.
+pub(crate) struct CaptureStream<'a> {
+    _held: MutexGuard<'a, Option<StreamHandle>>,
+    stream: StreamHandle,
+}
+
+impl std::ops::Deref for CaptureStream<'_> {
+    type Target = StreamHandle;
+
+    fn deref(&self) -> &StreamHandle {
+        &self.stream
+    }
+}
+
+/// A lock that a panic elsewhere does not take away: what it guards is valid after every statement.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl GpuDevice {
+    pub(crate) fn open(
+        platform: &'static dyn Platform,
+        driver: &'static dyn Driver,
+        index: u32,
+        ordinal: u32,
+        facts: &DeviceFacts,
+        settings: DeviceSettings,
+    ) -> Result<Self> {
+        let label = format!("{}:{index} ({})", platform.id(), facts.name);
+        let failed = |error: DriverError| error.on(&label, "opening the device");
+        let context = driver.open(ordinal).map_err(failed)?;
+        // From here on dropping it gives back what was taken.
+        let mut shared = Shared {
+            platform,
+            driver,
+            ordinal,
+            context,
+            label: label.clone(),
+            settings,
+            modules: Vec::new(),
+            kernels: Mutex::default(),
+            stream: None,
+            queue: Mutex::new(None),
+            staging: Mutex::new(None),
+            capture: Mutex::new(None),
+            constants: Mutex::default(),
+            profile: Default::default(),
+            lost: OnceLock::new(),
+            launches: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            uploads: AtomicU64::new(0),
+            upload_bytes: AtomicU64::new(0),
+            downloads: AtomicU64::new(0),
+            download_bytes: AtomicU64::new(0),
+            quantized_rows: AtomicU64::new(0),
+            arena_bytes: AtomicU64::new(0),
+        };
+        let forms = platform.images(&facts.target);
+        let loaded = shared.load_first(&forms)?;
+        shared.settings.overlap &= loaded.overlaps;
+        shared.stream = Some(driver.create_stream().map_err(failed)?);
+        shared.queue = Mutex::new(Some(Queue::new(driver).map_err(failed)?));
+        Ok(Self { shared: Arc::new(shared) })
+    }
+}
+
+impl Drop for GpuDevice {
+    /// What is queued holds on to the device, so it has to end.
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        if shared.bind().is_ok() {
+            let _ = shared.driver.synchronize(shared.stream());
+        }
+        shared.progress();
+        if let Some(queue) = lock(&shared.queue).as_mut() {
+            let text = format!("{} was closed before the launch ran", shared.label);
+            queue.fail_all(&Error::new(ErrorKind::DeviceLost, text));
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let driver = self.driver;
+        if self.bind().is_ok() {
+            if let Some(stream) = self.stream {
+                let _ = driver.synchronize(stream);
+            }
+            self.profile.log(&self.label);
+            if let Some(queue) = lock(&self.queue).as_mut() {
+                queue.destroy(driver);
+            }
+            if let Some(staging) = lock(&self.staging).take() {
+                staging.free(driver);
+            }
+            lock(&self.constants).drain().for_each(|(_, address)| driver.free(address));
+            for (_, module) in self.modules.drain(..) {
+                driver.unload_module(module);
+            }
+            if let Some(stream) = lock(&self.capture).take() {
+                driver.destroy_stream(stream);
+            }
+            if let Some(stream) = self.stream {
+                driver.destroy_stream(stream);
+            }
+        }
+        driver.close(self.ordinal);
+    }
+}
+
+impl Shared {
+    pub fn driver(&self) -> &'static dyn Driver {
+        self.driver
+    }
+
+    /// Loads the first of the forms that the driver takes.
+    fn load_first<'a>(&mut self, forms: &'a [Images]) -> Result<&'a Images> {
+        let (mut refused, mut not_made) = (None, String::new());
+        for images in forms {
+            let modules = match images.modules() {
+                Ok(modules) => modules,
+                Err(why) => {
+                    tracing::info!("{}: {why}", self.label);
+                    not_made = format!(" ({why})");
+                    continue;
+                }
+            };
+            match self.load(&modules) {
+                Ok(()) => return Ok(images),
+                Err(error) => {
+                    tracing::info!("{}: the driver does not take {}: {error}", self.label, images.what);
+                    refused = Some(error);
+                }
+            }
+        }
+        Err(match refused {
+            Some(error) => error.on(&self.label, "loading the kernels"),
+            None => Error::unsupported(format!(
+                "{}: this build has no kernels for the device; use a build that has them, or another device{not_made}",
+                self.label
+            )),
+        })
+    }
+
+    /// Loads all of the images, or none.
+    fn load(&mut self, images: &[Image]) -> DriverResult<()> {
+        for image in images {
+            match self.driver.load_module(&image.bytes) {
+                Ok(module) => self.modules.push((image.module, module)),
+                Err(error) => {
+                    self.modules.drain(..).for_each(|(_, module)| self.driver.unload_module(module));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes this device that of the calling thread.
+    pub fn bind(&self) -> DriverResult<()> {
+        self.driver.bind(self.context)
+    }
+
+    /// What every call begins with: fails if the device is lost, and makes it that of the calling thread.
+    pub fn enter(&self) -> Result<&'static dyn Driver> {
+        if let Some(error) = self.lost.get() {
+            return Err(error.clone());
+        }
+        self.bind().map_err(|error| self.error(&error, "using the device"))?;
+        Ok(self.driver)
+    }
+
+    /// The stream of the launches, which an opened device has.
+    pub fn stream(&self) -> StreamHandle {
+        self.stream.unwrap_or(StreamHandle(0))
+    }
+
+    /// The error for the caller; remembers that the device is lost, if it is.
+    pub fn error(&self, error: &DriverError, while_what: &str) -> Error {
+        let error = error.on(&self.label, while_what);
+        if error.kind == ErrorKind::DeviceLost {
+            return self.lost.get_or_init(|| error).clone();
+        }
+        error
+    }
+
+    /// A kernel, from whichever module has it.
+    pub fn kernel(&self, entry: &'static str) -> Result<KernelHandle> {
+        let driver = self.enter()?;
+        if let Some(&known) = lock(&self.kernels).get(entry) {
+            return Ok(known);
+        }
+        let missing = |why: String| {
+            Error::new(ErrorKind::Internal, format!("{}: there is no kernel `{entry}`: {why}", self.label))
+        };
+        let name = self.platform.module_of(entry).ok_or_else(|| missing("this build lacks it".into()))?;
+        let module = self.modules.iter().find(|(known, _)| *known == name);
+        let (_, module) = module.ok_or_else(|| missing(format!("module `{name}` is not loaded")))?;
+        let kernel = driver.kernel(*module, entry).map_err(|error| missing(error.to_string()))?;
+        lock(&self.kernels).insert(entry, kernel);
+        Ok(kernel)
+    }
+
+    /// Fills device memory with zeros, and waits for it.
+    pub fn clear(&self, at: Address, bytes: u64, what: &str) -> Result<()> {
+        let driver = self.enter()?;
+        let stream = self.stream();
+        // SAFETY: the caller has just allocated the range, and it is waited for.
+        unsafe { driver.clear(at, bytes as usize, stream) }
+            .and_then(|()| driver.synchronize(stream))
+            .map_err(|error| self.error(&error, what))
+    }
+
+    /// Looks what the device has finished and signals it. True if it still works on something.
+    pub fn progress(&self) -> bool {
+        let error_of = |error: &DriverError| self.error(error, "running a step");
+        let mut queue = lock(&self.queue);
+        let Some(queue) = queue.as_mut() else { return false };
+        if let Some(error) = self.lost.get() {
+            queue.fail_all(error);
+            return false;
+        }
+        if let Err(error) = self.bind() {
+            queue.fail_all(&error_of(&error));
+            return false;
+        }
+        queue.progress(self.driver, self.stream(), error_of).unwrap_or(false)
+    }
+
+    /// Queues a launch.
+    pub fn submit(&self, launch: Launch) -> Result<()> {
+        let driver = self.enter()?;
+        let mut queue = lock(&self.queue);
+        let Some(queue) = queue.as_mut() else { return Ok(()) };
+        queue.push(driver, self.stream(), launch).map_err(|error| {
+            let error = self.error(&error, "queueing a step");
+            if error.kind == ErrorKind::DeviceLost {
+                queue.fail_all(&error);
+            }
+            error
+        })
+    }
+
+    /// Runs `work` with the buffers through which memory goes up and down; they are made on first use.
+    pub fn with_staging<R>(&self, work: impl FnOnce(&Staging) -> Result<R>) -> Result<R> {
+        let driver = self.enter()?;
+        let mut staging = lock(&self.staging);
+        if staging.is_none() {
+            let made = Staging::new(driver).map_err(|error| self.error(&error, "making staging buffers"))?;
+            *staging = Some(made);
+        }
+        match staging.as_ref() {
+            Some(staging) => work(staging),
+            None => Err(Error::new(ErrorKind::Internal, "there are no staging buffers")),
+        }
+    }
+
+    /// The stream that steps are captured on, for one capture at a time.
+    pub fn capture_stream(&self) -> Result<CaptureStream<'_>> {
+        let driver = self.enter()?;
+        let mut capture = lock(&self.capture);
+        let stream = match *capture {
+            Some(stream) => stream,
+            None => driver.create_stream().map_err(|error| self.error(&error, "making a stream"))?,
+        };
+        *capture = Some(stream);
+        Ok(CaptureStream { _held: capture, stream })
+    }
+
+    /// The address of a table in device memory; equal tables have one.
+    pub fn constant(&self, bytes: &[u8]) -> Result<Address> {
+        let driver = self.enter()?;
+        // Held until the table is there: whoever wants an equal one may use it at once.
+        let mut constants = lock(&self.constants);
+        if let Some(&known) = constants.get(bytes) {
+            return Ok(known);
+        }
+        let address = driver
+            .allocate(bytes.len().max(1) as u64)
+            .map_err(|error| self.error(&error, "allocating a table of a step"))?;
+        if let Err(error) = self.with_staging(|staging| staging.write(self, address, bytes)) {
+            driver.free(address);
+            return Err(error);
+        }
+        constants.insert(bytes.to_vec(), address);
+        Ok(address)
+    }
+
+    pub fn count_wait(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count_launch(&self) {
+        self.launches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count_upload(&self, bytes: u64) {
+        self.uploads.fetch_add(1, Ordering::Relaxed);
+        self.upload_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn count_download(&self, bytes: u64) {
+        self.downloads.fetch_add(1, Ordering::Relaxed);
+        self.download_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn count_quantized(&self, rows: u64) {
+        self.quantized_rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    pub fn count_arena(&self, bytes: u64, is_new: bool) {
+        match is_new {
+            true => self.arena_bytes.fetch_add(bytes, Ordering::Relaxed),
+            false => self.arena_bytes.fetch_sub(bytes, Ordering::Relaxed),
+        };
+    }
+}
+
+impl Device for GpuDevice {
+    type Arena = GpuArena;
+    type Plan = GpuPlan;
+    type Executable = GpuExecutable;
+    type Semaphore = GpuSemaphore;
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        let driver = self.shared.enter()?;
+        let (free, total) =
+            driver.memory().map_err(|error| self.shared.error(&error, "asking for its memory"))?;
+        Ok(MemoryInfo { total, free, granularity: ALIGNMENT })
+    }
+
+    fn counters(&self) -> Counters {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let shared = &self.shared;
+        Counters {
+            size: size_of::<Counters>(),
+            launches: get(&shared.launches),
+            waits: get(&shared.waits),
+            uploads: get(&shared.uploads),
+            upload_bytes: get(&shared.upload_bytes),
+            downloads: get(&shared.downloads),
+            download_bytes: get(&shared.download_bytes),
+            quantized_rows: get(&shared.quantized_rows),
+            arena_bytes: get(&shared.arena_bytes),
+        }
+    }
+
+    fn create_arena(&self, class: ArenaClass, bytes: u64) -> Result<GpuArena> {
+        self.shared.enter()?;
+        GpuArena::allocate(&self.shared, class, bytes)
+    }
+
+    fn import_weights(
+        &self,
+        imports: &[WeightImport<'_, GpuArena>],
+        signal: Point<'_, GpuSemaphore>,
+    ) -> Result<()> {
+        import(&self.shared, imports)?;
+        signal.semaphore.timeline.signal(signal.value);
+        signal.semaphore.timeline.promise(signal.value);
+        Ok(())
+    }
+
+    fn load(&self, plan: &GpuPlan, load: &Load<'_, GpuArena>) -> Result<GpuExecutable> {
+        self.shared.enter()?;
+        bind(&self.shared, plan, load)
+    }
+
+    fn create_semaphore(&self, initial: u64) -> Result<GpuSemaphore> {
+        self.shared.enter()?;
+        Ok(GpuSemaphore::new(Arc::clone(&self.shared), initial))
+    }
+}

@@ -1,0 +1,448 @@
+//! Nodes to launches.
+
+mod describe;
+mod elementwise;
+mod fusions;
+mod products;
+mod sequences;
+mod states;
+
+use super::checks::Check;
+use super::memory::{Intermediate, assign};
+use super::view::{ELEMENT, Lie, rows_of};
+use super::{ALIGNMENT, GpuPlan, Id, KernelStep, Live, Place, Program, Ref, StateLayout, Step};
+use crate::layout::Layout;
+use describe::describe;
+use fusions::{Fusions, Gates};
+use paceline_kernels::params::elementwise::{CopyItems, DeltaGates};
+use paceline_kernels::params::linear::Linear;
+use paceline_kernels::params::{Parameters, View};
+use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, WeightLayout};
+use paceline_plugin_api::graph::{Graph, Node, Value, ValueId, ValueKind};
+use paceline_plugin_api::{Error, Result};
+use std::collections::HashMap;
+
+/// Most rows of a launch: the device counts groups along y in 16 bits.
+const MOST_ROWS: u32 = 65_535;
+
+/// The id of canonical layouts of states. All of them are.
+const CANONICAL: u64 = 1;
+
+/// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
+pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout]) -> Result<GpuPlan> {
+    let results = graph.results();
+    if results.iter().enumerate().any(|(i, r)| results[..i].iter().any(|other| other.value == r.value)) {
+        return Err(Error::invalid("a value is marked as a result twice"));
+    }
+    let mut lowering = Lowering::new(&graph, layouts)?;
+    let mut nodes = Vec::with_capacity(graph.nodes().len());
+    for (index, node) in graph.nodes().iter().enumerate() {
+        lowering.node_index = index;
+        nodes.push(match lowering.node(node) {
+            Ok(kernel) => describe(&graph, node, kernel),
+            Err(reason) => {
+                // Nodes behind it are judged by themselves.
+                for id in &node.outputs {
+                    let (rows, elements) = rows_of(graph.value(*id));
+                    lowering.lies[id.index()].get_or_insert(Lie::dense(id.index(), rows, elements));
+                }
+                NodePlan::Refused { reason }
+            }
+        });
+    }
+    if nodes.iter().any(|n| matches!(n, NodePlan::Refused { .. })) {
+        lowering.items.clear();
+    }
+    let program = lowering.finish(layouts.iter().map(|layout| layout.bytes).collect());
+    let state_plan =
+        |layout: &StateLayout| StatePlan { bytes: layout.bytes(), alignment: ALIGNMENT, layout: CANONICAL };
+    let summary = PlanSummary {
+        workspace_bytes: program.workspace_bytes,
+        workspace_alignment: ALIGNMENT,
+        parameter_bytes: program.parameter_bytes,
+        result_bytes: program.result_bytes,
+        nodes,
+        states: program.states.iter().map(state_plan).collect(),
+    };
+    Ok(GpuPlan::new(program, &graph, summary))
+}
+
+/// What a node becomes. Products stay open: further weights, or what is added to their results, may join them.
+enum Item {
+    Step(Step),
+    Product(Linear),
+}
+
+struct Lowering<'g> {
+    graph: &'g Graph,
+    /// The node that is lowered.
+    node_index: usize,
+    items: Vec<Item>,
+    checks: Vec<Check>,
+    constants: Vec<Vec<u8>>,
+    places: Vec<Option<Place>>,
+    intermediates: Vec<Intermediate>,
+    /// How values lie, of those that have been made.
+    lies: Vec<Option<Lie>>,
+    /// Item that made a value's memory.
+    made: HashMap<Id, usize>,
+    /// How many nodes read a value; results count as read.
+    readers: Vec<usize>,
+    /// Layouts of weights, by value.
+    layouts: HashMap<Id, Layout>,
+    state_layouts: Vec<StateLayout>,
+    quantized_rows: Vec<Live>,
+    /// The memory of counters that are no results, and their number.
+    counters: Option<(Id, u64)>,
+    known: Known,
+    fusions: Fusions,
+}
+
+/// What a product reads: activations, their live count, their width, rows and distance of rows; and the weights' type.
+type ProductKey = (u64, u64, [u32; 3], u32);
+
+/// What has been made already and can be used again.
+#[derive(Default)]
+struct Known {
+    /// Quantised forms.
+    quantized: HashMap<Lie, Id>,
+    /// Copies, by the distance of their rows.
+    copies: HashMap<(Lie, u32), Lie>,
+    /// What rows see: sequences, window, causal, how many rows.
+    spans: HashMap<(Id, u32, bool, Live), Id>,
+    /// Products that have room for more weights.
+    products: HashMap<ProductKey, usize>,
+}
+
+type Lowered<T> = std::result::Result<T, String>;
+
+impl<'g> Lowering<'g> {
+    fn new(graph: &'g Graph, layouts: &[WeightLayout]) -> Result<Self> {
+        let values = graph.values();
+        let mut readers = vec![0; values.len()];
+        graph.nodes().iter().flat_map(|node| &node.inputs).for_each(|id| readers[id.index()] += 1);
+        graph.results().iter().for_each(|result| readers[result.value.index()] += 1);
+        let fusions = Fusions::find(graph, &readers);
+        let mut lowering = Self {
+            graph,
+            node_index: 0,
+            items: Vec::new(),
+            checks: Vec::new(),
+            constants: Vec::new(),
+            places: vec![None; values.len()],
+            intermediates: Vec::new(),
+            lies: vec![None; values.len()],
+            made: HashMap::new(),
+            readers,
+            layouts: HashMap::new(),
+            state_layouts: Vec::new(),
+            quantized_rows: Vec::new(),
+            counters: None,
+            known: Known::default(),
+            fusions,
+        };
+        for (index, id) in graph.weights().enumerate() {
+            let layout = Layout::from_id(layouts[index].layout).ok_or_else(|| {
+                Error::invalid(format!(
+                    "weight `{}`: layout {} is not one of this backend's",
+                    graph.value(id).name,
+                    layouts[index].layout
+                ))
+            })?;
+            lowering.places[id.index()] = Some(Place::Weight(index));
+            lowering.layouts.insert(id.index(), layout);
+        }
+        for (index, id) in graph.states().enumerate() {
+            let value = graph.value(id);
+            let entries = value.shape.first();
+            lowering.places[id.index()] = Some(Place::State(index));
+            let entry_bytes = value.bytes().unwrap_or(0) / u64::from(entries);
+            lowering.state_layouts.push(StateLayout { entries, entry_bytes });
+        }
+        for id in graph.parameters() {
+            if let ValueKind::Parameter { offset } = graph.value(id).kind {
+                lowering.places[id.index()] = Some(Place::Parameter(u64::from(offset)));
+            }
+        }
+        for (index, value) in values.iter().enumerate() {
+            if value.kind != ValueKind::Node {
+                let (rows, elements) = rows_of(value);
+                lowering.lies[index] = Some(Lie::dense(index, rows, elements));
+            }
+        }
+        lowering.check_counts();
+        Ok(lowering)
+    }
+
+    fn check_counts(&mut self) {
+        let mut largest: HashMap<u64, u32> = HashMap::new();
+        for value in self.graph.values() {
+            if let Some(offset) = self.live(value).offset {
+                let max = value.shape.first();
+                largest.entry(offset).and_modify(|known| *known = max.min(*known)).or_insert(max);
+            }
+        }
+        let mut counts: Vec<_> = largest.into_iter().collect();
+        counts.sort_unstable();
+        self.checks.extend(counts.into_iter().map(|(offset, max)| Check::Count { offset, max }));
+    }
+
+    fn value(&self, id: ValueId) -> &'g Value {
+        self.graph.value(id)
+    }
+
+    fn live(&self, value: &Value) -> Live {
+        let offset = value.live.and_then(|id| match self.graph.value(id).kind {
+            ValueKind::Parameter { offset } => Some(u64::from(offset)),
+            _ => None,
+        });
+        Live { offset, max: value.shape.first() }
+    }
+
+    /// What stands for the address of the live count; 0 if all are live.
+    fn live_address(&self, value: &Value) -> u64 {
+        value.live.map_or(0, |id| Ref::new(id.index(), 0).token())
+    }
+
+    /// What stands for the address of a value without a view: a weight, a state, a list.
+    fn address(&self, id: ValueId) -> Lowered<u64> {
+        let lie = self.lies[id.index()].ok_or("an input has not been made")?;
+        if !lie.is_dense() {
+            return Err("an input of indices has gaps".into());
+        }
+        Ok(lie.address())
+    }
+
+    fn parameter_offset(&self, id: ValueId) -> Lowered<u64> {
+        match self.value(id).kind {
+            ValueKind::Parameter { offset } => Ok(u64::from(offset)),
+            _ => Err("it must be a parameter here".into()),
+        }
+    }
+
+    fn check(&mut self, check: Check) {
+        if !self.checks.contains(&check) {
+            self.checks.push(check);
+        }
+    }
+
+    /// A new intermediate of so many bytes.
+    fn intermediate(&mut self, bytes: u64) -> Id {
+        let id = self.places.len();
+        self.places.push(None);
+        self.intermediates.push(Intermediate { id, bytes });
+        self.made.insert(id, self.items.len());
+        id
+    }
+
+    /// What stands for the address of a new intermediate.
+    fn scratch(&mut self, bytes: u64) -> u64 {
+        Ref::new(self.intermediate(bytes.max(ELEMENT)), 0).token()
+    }
+
+    /// A table that kernels read.
+    fn constant(&mut self, bytes: Vec<u8>) -> u64 {
+        let index = self.constants.iter().position(|known| *known == bytes).unwrap_or_else(|| {
+            self.constants.push(bytes);
+            self.constants.len() - 1
+        });
+        let place = Some(Place::Constant(index));
+        let id = self.places.iter().position(|known| *known == place).unwrap_or_else(|| {
+            self.places.push(place);
+            self.places.len() - 1
+        });
+        Ref::new(id, 0).token()
+    }
+
+    fn is_result(&self, id: ValueId) -> bool {
+        self.graph.results().iter().any(|r| r.value == id)
+    }
+
+    /// Gives a node's output a place: in the result block if it is a result, else in the workspace.
+    fn output(&mut self, id: ValueId) -> Lowered<Lie> {
+        let value = self.value(id);
+        let bytes = value.bytes().ok_or("its output has no size")?;
+        match self.graph.results().iter().find(|r| r.value == id) {
+            Some(result) => self.places[id.index()] = Some(Place::Result(u64::from(result.offset))),
+            None => self.intermediates.push(Intermediate { id: id.index(), bytes }),
+        }
+        let (rows, elements) = rows_of(value);
+        let lie = Lie::dense(id.index(), rows, elements);
+        self.lies[id.index()] = Some(lie);
+        self.made.insert(id.index(), self.items.len());
+        Ok(lie)
+    }
+
+    /// How an input that is read by elements lies: an activation, or a weight in plain layout.
+    fn elements(&self, id: ValueId) -> Lowered<Lie> {
+        if let Some(Layout::Packed(_)) = self.layouts.get(&id.index()) {
+            return Err(format!(
+                "weight `{}` is laid out for products, not for elements",
+                self.value(id).name
+            ));
+        }
+        self.lies[id.index()].ok_or_else(|| "an input has not been made".into())
+    }
+
+    fn push<P: Parameters>(&mut self, parameters: &P) {
+        self.items.push(Item::Step(Step::Kernel(KernelStep::new(parameters))));
+    }
+
+    /// A copy whose rows are `row` elements apart and have no gaps.
+    fn copied(&mut self, lie: Lie, live: u64, row: u32) -> Lie {
+        if let Some(known) = self.known.copies.get(&(lie, row)) {
+            return *known;
+        }
+        let root = self.intermediate(u64::from(lie.rows) * u64::from(row) * ELEMENT);
+        let elements = lie.row_elements();
+        let out = Lie { row, ..Lie::dense(root, lie.rows, elements) };
+        self.copy(lie, View { address: out.address(), row, item: lie.width }, live);
+        self.known.copies.insert((lie, row), out);
+        out
+    }
+
+    fn copy(&mut self, lie: Lie, out: View, live: u64) {
+        let Lie { rows, items, width, .. } = lie;
+        self.push(&CopyItems { x: lie.view(), out, live, rows, items, width, reserved: 0 });
+    }
+
+    /// The elements as rows of `items` of `width`, copied if that is needed.
+    fn split(&mut self, lie: Lie, live: u64, items: u32, width: u32) -> Lie {
+        lie.split(items, width).unwrap_or_else(|| {
+            let copy = self.copied(lie, live, lie.row_elements());
+            Lie { items, item: width, width, ..copy }
+        })
+    }
+
+    /// The elements as rows without gaps, copied if that is needed.
+    fn dense_rows(&mut self, lie: Lie, live: u64) -> Lie {
+        self.split(lie, live, 1, lie.row_elements())
+    }
+
+    /// The elements without any gaps, copied if that is needed.
+    fn dense(&mut self, lie: Lie, live: u64) -> Lie {
+        match lie.is_dense() {
+            true => self.dense_rows(lie, live),
+            false => self.copied(lie, live, lie.row_elements()),
+        }
+    }
+
+    /// Lowers one node and returns its kernel's name, or why it has none.
+    fn node(&mut self, node: &Node) -> Lowered<&'static str> {
+        if node.version != 1 {
+            return Err(format!("this backend does not know {}/{}", node.operation, node.version));
+        }
+        if node.inputs.is_empty() {
+            return Err("it has no inputs".into());
+        }
+        if let Some(&kernel) = self.fusions.passed.get(&self.node_index) {
+            let lie = self.elements(node.inputs[0])?;
+            self.lies[node.outputs[0].index()] = Some(lie);
+            return Ok(kernel);
+        }
+        if let Some(gates) = self.fusions.gates.get(&self.node_index).copied() {
+            self.gates(&gates)?;
+        }
+        if let Some(heads) = self.fusions.heads.get(&self.node_index).copied() {
+            self.heads_to_cache(&heads)?;
+        }
+        if let Some(kernel) = self.fusions.joined.get(&self.node_index) {
+            return Ok(kernel);
+        }
+        let rows = node.inputs.iter().chain(&node.outputs).map(|&id| self.value(id));
+        let most = rows.filter(|v| v.live.is_some()).map(|v| v.shape.first()).max().unwrap_or(0);
+        if most > MOST_ROWS {
+            return Err(format!("{most} rows are more than the {MOST_ROWS} that a launch takes"));
+        }
+        match node.operation.as_str() {
+            "embed" => self.embed(node),
+            "rms_norm" => self.rms_norm(node),
+            "l2_norm" => self.l2_norm(node),
+            "linear" => self.linear(node),
+            "add" | "mul" => self.binary(node),
+            "scale" => self.scale(node),
+            "activation" => self.activation(node),
+            "glu" => self.glu(node),
+            "reshape" => self.reshape(node),
+            "slice" => self.slice(node),
+            "concat" => self.concat(node),
+            "rope" => self.rope(node),
+            "table_update" => self.table_update(node),
+            "kv_append" => self.kv_append(node),
+            "attention" => self.attention(node),
+            "rows_store" => self.rows_store(node),
+            "rows_load" => self.rows_load(node),
+            "conv_causal" => self.conv(node),
+            "gated_delta_net" => self.delta(node),
+            "gated_delta_net_replay" => self.replay(node),
+            "select_rows" => self.select_rows(node),
+            "lookup" => self.lookup(node),
+            "argmax" => self.argmax(node),
+            "top_k" => self.top_k(node),
+            "softmax" => self.softmax(node),
+            other => Err(format!("this backend does not know {other}/{}", node.version)),
+        }
+    }
+
+    fn gates(&mut self, gates: &Gates) -> Lowered<()> {
+        let value = self.value(gates.alpha);
+        let (live, heads) = (self.live_address(value), value.shape.last());
+        let [alpha, beta] = [self.elements(gates.alpha)?, self.elements(gates.beta)?]
+            .map(|lie| self.split(lie, live, heads, 1).view());
+        let [dt, a] = [self.elements(gates.dt)?.address(), self.elements(gates.a)?.address()];
+        let [g_out, beta_out] = [self.output(gates.g_out)?, self.output(gates.beta_out)?]
+            .map(|lie| View::dense(lie.address(), heads, 1));
+        self.push(&DeltaGates {
+            alpha,
+            beta,
+            g_out,
+            beta_out,
+            dt,
+            a,
+            live,
+            rows: value.shape.first(),
+            heads,
+        });
+        Ok(())
+    }
+
+    fn finish(mut self, weight_bytes: Vec<u64>) -> Program {
+        if let Some((id, count)) = self.counters {
+            let bytes = count * ELEMENT;
+            self.intermediates.push(Intermediate { id, bytes });
+            self.items.push(Item::Step(Step::Clear(id, bytes)));
+        }
+        let mut steps: Vec<Step> = self
+            .items
+            .into_iter()
+            .map(|item| match item {
+                Item::Step(step) => step,
+                Item::Product(product) => Step::Kernel(KernelStep::new(&product)),
+            })
+            .collect();
+        // Counters are zero when a run begins.
+        steps.sort_by_key(|step| matches!(step, Step::Kernel(_)));
+        let (parameter_bytes, result_bytes) = (self.graph.parameter_bytes(), self.graph.result_bytes());
+        let results_at = parameter_bytes.next_multiple_of(ALIGNMENT);
+        let intermediates_at = results_at + result_bytes.next_multiple_of(ALIGNMENT);
+        let (offsets, workspace_bytes) = assign(&steps, &self.intermediates, intermediates_at);
+        let mut places = self.places;
+        for (id, offset) in offsets {
+            places[id] = Some(Place::Workspace(offset));
+        }
+        Program {
+            steps,
+            // A value that no launch touches, such as a view, is never looked up.
+            places: places.into_iter().map(|p| p.unwrap_or(Place::Workspace(0))).collect(),
+            checks: self.checks,
+            constants: self.constants,
+            states: self.state_layouts,
+            weight_bytes,
+            quantized: self.quantized_rows,
+            parameter_bytes,
+            result_bytes,
+            results_at,
+            workspace_bytes,
+        }
+    }
+}

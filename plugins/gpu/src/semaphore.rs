@@ -1,0 +1,143 @@
+//! Timeline semaphores, which can carry a failure. Nothing runs in the background: whoever waits or asks looks what
+//! the device has finished, and signals it for all.
+
+use crate::device::Shared;
+use paceline_plugin_api::backend::Semaphore;
+use paceline_plugin_api::{Error, ErrorKind, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A waiter looks without a pause for so long: a step takes less, and a sleep would cost more than it.
+const SPIN: Duration = Duration::from_millis(20);
+/// How long a waiter sleeps after that, while the device works.
+const NAP: Duration = Duration::from_micros(50);
+/// Longest sleep where only the host can signal: other devices may have something to do meanwhile.
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// The state of a semaphore, shared with the launches that refer to it.
+#[derive(Default)]
+pub(crate) struct Timeline {
+    value: AtomicU64,
+    /// The value that it will have when all that is queued on its device is done.
+    promised: AtomicU64,
+    failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    changed: Condvar,
+}
+
+impl Timeline {
+    pub fn value(&self) -> u64 {
+        self.value.load(Ordering::Acquire)
+    }
+
+    /// True when the value is reached.
+    pub fn is_reached(&self, value: u64) -> bool {
+        self.value() >= value
+    }
+
+    /// True if the value is reached before anything that is queued from now on its device runs.
+    pub fn is_promised(&self, value: u64) -> bool {
+        self.promised.load(Ordering::Acquire) >= value
+    }
+
+    /// Says that what is queued on the device will signal the value.
+    pub fn promise(&self, value: u64) {
+        self.promised.fetch_max(value, Ordering::AcqRel);
+    }
+
+    /// Moves the value forward; a timeline never goes back.
+    pub fn signal(&self, value: u64) {
+        self.value.fetch_max(value, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// Makes every wait from now on fail that is not reached.
+    pub fn fail(&self, error: Error) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error);
+        self.failed.store(true, Ordering::Release);
+        drop(failure);
+        self.wake();
+    }
+
+    pub fn failure(&self) -> Option<Error> {
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn wake(&self) {
+        // Taken so that a waiter between its check and its sleep is not missed.
+        drop(self.failure.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+
+    fn sleep(&self, value: u64, longest: Duration) {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.is_none() && !self.is_reached(value) {
+            drop(self.changed.wait_timeout(failure, longest));
+        }
+    }
+}
+
+/// A timeline semaphore of a device.
+pub struct GpuSemaphore {
+    pub(crate) timeline: Arc<Timeline>,
+    pub(crate) device: Arc<Shared>,
+}
+
+impl GpuSemaphore {
+    pub(crate) fn new(device: Arc<Shared>, initial: u64) -> Self {
+        let timeline = Arc::new(Timeline::default());
+        timeline.signal(initial);
+        timeline.promise(initial);
+        Self { timeline, device }
+    }
+}
+
+impl Semaphore for GpuSemaphore {
+    fn wait(&self, value: u64, timeout_ns: u64) -> Result<()> {
+        if self.timeline.is_reached(value) {
+            return Ok(());
+        }
+        self.device.count_wait();
+        let start = Instant::now();
+        let limit = Duration::from_nanos(timeout_ns);
+        loop {
+            let is_busy = self.device.progress();
+            if self.timeline.is_reached(value) {
+                return Ok(());
+            }
+            if let Some(failure) = self.timeline.failure() {
+                return Err(failure);
+            }
+            let elapsed = start.elapsed();
+            if elapsed >= limit {
+                return Err(Error::new(ErrorKind::Timeout, "the wait timed out"));
+            }
+            match is_busy {
+                true if elapsed < SPIN => std::hint::spin_loop(),
+                true => std::thread::sleep(NAP.min(limit - elapsed)),
+                false => self.timeline.sleep(value, (limit - elapsed).min(LONGEST_SLEEP)),
+            }
+        }
+    }
+
+    fn value(&self) -> u64 {
+        self.device.progress();
+        self.timeline.value()
+    }
+
+    fn signal(&self, value: u64) {
+        self.timeline.signal(value);
+        self.timeline.promise(value);
+        self.device.progress();
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.device.progress();
+        self.timeline.failure()
+    }
+}
