@@ -71,8 +71,8 @@ impl Backend for GpuBackend {
     }
 
     fn plan(&self, graph: Graph, capabilities: &str, layouts: &[WeightLayout]) -> Result<GpuPlan> {
-        self.parse(capabilities)?;
-        lower(graph, layouts)
+        let target = self.parse(capabilities)?.target;
+        lower(graph, layouts, &target)
     }
 
     fn open(&self, index: u32, settings: &[(String, String)]) -> Result<GpuDevice> {
