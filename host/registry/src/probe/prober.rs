@@ -28,8 +28,22 @@ const VARIABLES: [&str; 10] = [
     "XDG_RUNTIME_DIR",
 ];
 const DRIVER_PREFIXES: [&str; 16] = [
-    "AMD_", "CUDA_", "GPU_", "HIP_", "HSA_", "IGC_", "NEO", "NVIDIA_", "OCL_", "ONEAPI_", "PACELINE_ROCM_",
-    "ROCM_", "ROCR_", "SYCL_", "UR_", "ZE",
+    "AMD_",
+    "CUDA_",
+    "GPU_",
+    "HIP_",
+    "HSA_",
+    "IGC_",
+    "NEO",
+    "NVIDIA_",
+    "OCL_",
+    "ONEAPI_",
+    "PACELINE_ROCM_",
+    "ROCM_",
+    "ROCR_",
+    "SYCL_",
+    "UR_",
+    "ZE",
 ];
 
 /// Tries plugins in processes of their own.
