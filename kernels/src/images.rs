@@ -138,6 +138,11 @@ pub mod spirv {
         super::of_architecture(packed::IMAGES, "spirv")
     }
 
+    /// All kernels, each with its module.
+    pub fn entries() -> &'static [(&'static str, &'static str)] {
+        packed::ENTRIES
+    }
+
     /// The module that has a kernel.
     pub fn module_of(entry: &str) -> Option<&'static str> {
         super::module_of(packed::ENTRIES, entry)

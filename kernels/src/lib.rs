@@ -18,4 +18,6 @@ pub mod layout;
 pub mod params;
 #[cfg(feature = "hip-sources")]
 pub mod sources;
+#[cfg(feature = "spirv")]
+pub mod spirv;
 pub mod tuning;

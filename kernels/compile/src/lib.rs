@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 pub mod nvrtc;
 pub mod offline;
 pub mod resources;
+pub mod spirv;
 
 /// A target of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,17 +71,20 @@ impl Target {
                 "-fhip-fp32-correctly-rounded-divide-sqrt",
                 "--no-gpu-bundle-output",
             ],
-            // The translator to SPIR-V fails on what the optimiser makes of loops; device compilers optimise again.
+            // Without generic pointers, which cost a device something, and without vectors of the optimiser's own.
             Self::Spirv => &[
-                "-c",
+                "-S",
                 "-target",
                 "spir64",
                 "-x",
                 "cl",
-                "-cl-std=CL3.0",
-                "-O0",
+                "-cl-std=CL1.2",
+                "-O2",
+                "-fno-vectorize",
+                "-fno-slp-vectorize",
                 "-ffp-contract=off",
                 "-cl-fp32-correctly-rounded-divide-sqrt",
+                "-Wno-pass-failed",
                 "-emit-llvm",
             ],
         }
@@ -96,6 +100,7 @@ impl Target {
         let module = |name: &'static str, parts: &[&[&'static str]]| Module {
             name,
             files: [&[prelude, "include/params.h", "math.kn"], parts.concat().as_slice()].concat(),
+            linked: (self == Self::Spirv).then_some("prelude/exchange.ll"),
         };
         let base = module("base", &[BASE]);
         match self {
@@ -135,6 +140,8 @@ pub struct Module {
     pub name: &'static str,
     /// Files in the folder of the kernels, the prelude first.
     pub files: Vec<&'static str>,
+    /// A file of LLVM's language that is linked with them.
+    pub linked: Option<&'static str>,
 }
 
 impl Module {
@@ -160,6 +167,10 @@ impl Module {
     pub fn hash(&self, target: Target) -> Result<String, String> {
         let mut hash = Sha256::new();
         hash.update(self.text()?);
+        if let Some(file) = self.linked {
+            let path = folder().join(file);
+            hash.update(std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?);
+        }
         for word in target.flags().iter().chain(target.architectures()) {
             hash.update(word);
             hash.update([0]);

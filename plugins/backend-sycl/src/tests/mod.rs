@@ -1,0 +1,3 @@
+//! The whole plugin on drivers without a GPU: OpenCL on the processor.
+
+mod opencl;
