@@ -1,6 +1,6 @@
 //! OpenCL with SPIR-V and unified shared memory, opened at run time. It cannot record work.
 
-use super::{handle, lock, object, one_kernel, own_error, taken, uuid_text};
+use super::{Built, fingerprint, handle, lock, object, one_kernel, own_error, taken, uuid_text};
 use crate::selector::{Api, Kind, Selector};
 use crate::widths;
 use cl3::error_codes::error_text;
@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a device must have, beside SPIR-V.
@@ -69,10 +69,12 @@ unsafe impl Send for Found {}
 // SAFETY: as above.
 unsafe impl Sync for Found {}
 
-/// An opened device.
+/// An opened device. It stays when the device is closed, unless that was lost.
 struct Context {
     ordinal: u32,
     context: cl::cl_context,
+    kernels: Built<Kernel>,
+    is_lost: AtomicBool,
     /// Bytes that are allocated, and those of each allocation.
     taken: AtomicU64,
     sizes: Mutex<HashMap<usize, u64>>,
@@ -90,10 +92,10 @@ impl Drop for Context {
     }
 }
 
-/// A module, from which kernels are taken and built one by one, and those that were.
+/// A module, from which kernels are taken and built one by one.
 struct Module {
     bytes: Vec<u8>,
-    kernels: Mutex<Vec<usize>>,
+    fingerprint: u64,
 }
 
 /// A kernel. Its argument is set and the kernel queued under the lock, since a kernel has one set of arguments.
@@ -101,6 +103,11 @@ struct Kernel {
     kernel: Mutex<cl::cl_kernel>,
     program: cl::cl_program,
 }
+
+// SAFETY: kernels and programs may be used by any thread, a kernel by one at a time.
+unsafe impl Send for Kernel {}
+// SAFETY: as above; the kernel is under a lock.
+unsafe impl Sync for Kernel {}
 
 /// A queue that runs in order.
 struct Stream {
@@ -135,6 +142,10 @@ fn failed(call: &'static str) -> impl Fn(cl::cl_int) -> DriverError {
             cl::CL_MEM_OBJECT_ALLOCATION_FAILURE | cl::CL_OUT_OF_HOST_MEMORY => Cause::OutOfMemory,
             _ => Cause::Other,
         };
+        if cause == Cause::Lost && !CURRENT.get().is_null() {
+            // SAFETY: by the contract of the trait the context that is bound is open.
+            unsafe { &*CURRENT.get() }.is_lost.store(true, Ordering::Relaxed);
+        }
         DriverError {
             call,
             code: code.into(),
@@ -442,8 +453,14 @@ impl Driver for OpenClDriver {
             None => {
                 let made = context::create_context(&[found.id], ptr::null(), None, ptr::null_mut());
                 let context = made.map_err(failed("clCreateContext"))?;
-                let context =
-                    Arc::new(Context { ordinal, context, taken: AtomicU64::new(0), sizes: Mutex::default() });
+                let context = Arc::new(Context {
+                    ordinal,
+                    context,
+                    kernels: Built::default(),
+                    is_lost: AtomicBool::new(false),
+                    taken: AtomicU64::new(0),
+                    sizes: Mutex::default(),
+                });
                 open.insert(ordinal, (Arc::clone(&context), 1));
                 context
             }
@@ -455,9 +472,9 @@ impl Driver for OpenClDriver {
 
     fn close(&self, ordinal: u32) {
         let mut open = lock(&self.open);
-        if let Some((_, count)) = open.get_mut(&ordinal) {
+        if let Some((context, count)) = open.get_mut(&ordinal) {
             *count -= 1;
-            if *count == 0 {
+            if *count == 0 && context.is_lost.load(Ordering::Relaxed) {
                 open.remove(&ordinal);
             }
         }
@@ -536,23 +553,19 @@ impl Driver for OpenClDriver {
     }
 
     fn load_module(&self, image: &[u8]) -> DriverResult<ModuleHandle> {
-        Ok(ModuleHandle(handle(Module { bytes: image.to_vec(), kernels: Mutex::default() })))
+        Ok(ModuleHandle(handle(Module { bytes: image.to_vec(), fingerprint: fingerprint(image) })))
     }
 
     fn unload_module(&self, module: ModuleHandle) {
-        // SAFETY: made by `load_module`, unloaded once by its owner, and its kernels with it.
-        unsafe {
-            let module = taken::<Module>(module.0);
-            lock(&module.kernels).drain(..).for_each(|kernel| drop(taken::<Kernel>(kernel)));
-        }
+        // SAFETY: made by `load_module`, unloaded once by its owner.
+        drop(unsafe { taken::<Module>(module.0) });
     }
 
     fn kernel(&self, module: ModuleHandle, name: &str) -> DriverResult<KernelHandle> {
         // SAFETY: the module is loaded by the contract of the trait.
         let module: &Module = unsafe { object(module.0) };
-        let kernel = handle(self.build(&module.bytes, name)?);
-        lock(&module.kernels).push(kernel);
-        Ok(KernelHandle(kernel))
+        let (context, _) = self.current()?;
+        context.kernels.kernel(module.fingerprint, name, || self.build(&module.bytes, name)).map(KernelHandle)
     }
 
     fn allow_shared(&self, _: KernelHandle, _: u32) -> DriverResult<()> {

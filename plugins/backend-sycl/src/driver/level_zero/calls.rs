@@ -65,6 +65,9 @@ pub(super) fn check(call: &'static str, code: ze::ze_result_t) -> DriverResult<(
         }
         _ => (Cause::Other, ""),
     };
+    if cause == Cause::Lost {
+        super::note_loss();
+    }
     let name = NAMES.iter().find(|(known, _)| *known == code).map_or("an unknown result", |(_, name)| name);
     let name = format!("ZE_RESULT_{name}");
     Err(DriverError { call, code: code.into(), cause, name, text: String::new(), advice })
