@@ -33,8 +33,8 @@ __device__ __forceinline__ void mma16(int c[4], u32 a0, u32 a1, u32 b) {
 /* Waits for the launch before this one, when they overlap; nothing that it writes may be read before. */
 __device__ __forceinline__ void wait_for_inputs() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 

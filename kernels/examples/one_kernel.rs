@@ -7,7 +7,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::path::PathBuf::from(arguments.next().ok_or("one_kernel FOLDER [WIDTH]")?);
     let width = arguments.next().map_or(Ok(16), |width| width.parse())?;
     for (entry, module) in spirv::entries() {
-        let image = spirv::images().into_iter().find(|image| image.module == *module).ok_or("no such module")?;
+        let image =
+            spirv::images().into_iter().find(|image| image.module == *module).ok_or("no such module")?;
         let one = edit::kernel(&edit::with_width(&image.bytes, width)?, entry)?;
         std::fs::write(folder.join(format!("{entry}.spv")), one)?;
     }

@@ -14,12 +14,12 @@ typedef float4 kn_f4; typedef uint4 kn_u4;
 #define KN_UNROLL _Pragma("unroll")
 #define KN_UNROLL_BY(n) _Pragma(KN_TEXT(unroll n))
 #define KN_TEXT(x) #x
-/* With programmatic launches a kernel may begin before the one before it has ended: it waits here for what that one
- * wrote. */
+/* With programmatic launches a kernel may begin before those before it have ended. It lets the next one do so, and
+ * waits for what the others wrote: the one right before it ends after the ones before that. */
 KN_FN void kn_begin() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 KN_FN kn_u32 kn_thread() { return threadIdx.x; }
@@ -38,10 +38,12 @@ KN_FN kn_i32 kn_dot4(kn_i32 a, kn_i32 b, kn_i32 c) { return __dp4a(a, b, c); }
 KN_FN float kn_xor_f32(float v, kn_u32 mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 KN_FN kn_u32 kn_xor_u32(kn_u32 v, kn_u32 mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 KN_FN kn_u32 kn_add_shared(KN_LOCAL kn_u32 *at, kn_u32 v) { return atomicAdd(at, v); }
-KN_FN kn_f4 kn_load4(KN_GLOBAL const float *at) { return *(const float4 *)at; }
-KN_FN void kn_store4(KN_GLOBAL float *at, kn_f4 v) { *(float4 *)at = v; }
+/* These are global, and the compiler knows then that shared memory is not meant. */
+#define KN_IN_MEMORY(type, at) ((type *)__cvta_global_to_generic(__cvta_generic_to_global(at)))
+KN_FN kn_f4 kn_load4(KN_GLOBAL const float *at) { return *KN_IN_MEMORY(const float4, at); }
+KN_FN void kn_store4(KN_GLOBAL float *at, kn_f4 v) { *KN_IN_MEMORY(float4, at) = v; }
 KN_FN kn_f4 kn_make4(float x, float y, float z, float w) { return make_float4(x, y, z, w); }
-KN_FN kn_u4 kn_load_u4(KN_GLOBAL const void *at) { return *(const uint4 *)at; }
+KN_FN kn_u4 kn_load_u4(KN_GLOBAL const void *at) { return *KN_IN_MEMORY(const uint4, at); }
 KN_FN kn_f4 kn_local4(KN_LOCAL const float *at) { return *(const float4 *)at; }
 KN_FN void kn_store_local4(KN_LOCAL float *at, kn_f4 v) { *(float4 *)at = v; }
 #define KN_HAS_MMA 1
@@ -58,3 +60,14 @@ KN_FN void kn_mma_f16(float *d, const kn_u32 *a, const kn_u32 *b) {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+KN_FN kn_u4 kn_local_u4(KN_LOCAL const kn_u32 *at) { return *(const uint4 *)at; }
+/* Asks for the line of an address, which may be any. */
+KN_FN void kn_prefetch(kn_u64 address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
+/* e^x of what is not positive, within 2^-20 where that is not tiny itself. */
+KN_FN float kn_exp_quick(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504088896340736f));
+    return y;
+}
+/* Whether any lane of the wave says so. */
+KN_FN kn_u32 kn_any_of_wave(kn_u32 v) { return __any_sync(0xffffffffu, v); }

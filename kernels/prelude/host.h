@@ -212,6 +212,13 @@ KN_FN void kn_mma_f16(float *d, const kn_u32 *a, const kn_u32 *b) {
     }
     kn::wait_as(kn::AT_WAVE);
 }
+KN_FN kn_u4 kn_local_u4(const kn_u32 *at) { kn_u4 v; memcpy(&v, at, 16); return v; }
+KN_FN void kn_prefetch(kn_u64) {}
+KN_FN kn_u32 kn_any_of_wave(kn_u32 v) {
+    for (kn_u32 mask = KN_WAVE / 2; mask; mask >>= 1) v |= kn_xor_u32(v, mask);
+    return v;
+}
+KN_FN float kn_exp_quick(float x) { return exp2f(x * 1.44269504088896340736f); }
 
 #define KN_LAUNCH_NAME_(wave) kn_launch_##wave
 #define KN_LAUNCH_NAME(wave) KN_LAUNCH_NAME_(wave)

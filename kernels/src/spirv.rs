@@ -169,7 +169,8 @@ pub fn kernel(module: &[u8], name: &str) -> Result<Vec<u8>, SpirvError> {
     let mut kept: HashSet<u32> = HashSet::from([entry]);
     let mut open = vec![entry];
     while let Some(id) = open.pop() {
-        let calls = functions.iter().filter(|function| function.id == id).flat_map(|function| &function.calls);
+        let calls =
+            functions.iter().filter(|function| function.id == id).flat_map(|function| &function.calls);
         calls.for_each(|&id| {
             if kept.insert(id) {
                 open.push(id);
@@ -207,7 +208,9 @@ pub fn kernel(module: &[u8], name: &str) -> Result<Vec<u8>, SpirvError> {
             op::VARIABLE => !unused.contains(&i.word(2)),
             // Whatever is linked to nothing else needs no linkage.
             op::DECORATE if i.word(2) == op::LINKAGE && others.iter().any(|f| f.id == i.word(1)) => false,
-            op::DECORATE => !unused.contains(&i.word(1)) && !(gone.contains(&i.word(1)) && !is_global(globals, i)),
+            op::DECORATE => {
+                !unused.contains(&i.word(1)) && !(gone.contains(&i.word(1)) && !is_global(globals, i))
+            }
             _ => true,
         };
         if is_kept {

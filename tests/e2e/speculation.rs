@@ -1,6 +1,7 @@
 //! Strategies change the time that a text takes, and nothing else: the same tokens from logits of the same bits.
 //!
-//! What runs by default is a part of what there is; with `PACELINE_LONG_TESTS` set, all of it does.
+//! What runs by default is a part of what there is; with `PACELINE_LONG_TESTS` set, all of it does, on all processors: some
+//! CPU hours.
 
 use paceline_engine::{
     Engine, EngineOptions, GenerationOptions, Rows, Sampler, SamplerOptions, Select, StopReason,
@@ -12,12 +13,13 @@ use paceline_tests::engines::{bits, builtin_cpu, options};
 use paceline_tests::prompts::prompts;
 use paceline_tests::random_model::RandomModel;
 use paceline_tests::strategies::{Drafters, engine, open, strategies, wants_long_tests};
-use paceline_tests::test_models::demo_q8_path;
+use paceline_tests::test_models::{demo_drafter_q8_path, demo_q8_path};
 use paceline_tests::texts::{Text, Wish, assert_same, generate, generate_alone};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use {
-    paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
+    paceline_strategy_dflash as _, paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
     paceline_strategy_ngram_adaptive as _,
 };
 
@@ -44,9 +46,9 @@ const DRAFTERS: [(&str, Drafters<'static>); 12] = [
 ];
 
 /// One way to set strategies up.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Way {
-    name: &'static str,
+    name: String,
     drafters: Drafters<'static>,
     replay: bool,
     controller: bool,
@@ -54,10 +56,11 @@ struct Way {
 }
 
 impl Way {
-    fn options(&self) -> StrategyOptions {
+    fn options(&self, subject: &Subject) -> StrategyOptions {
         StrategyOptions {
             controller: self.controller,
             select: self.select,
+            draft: subject.draft.clone().filter(|_| self.drafters.iter().any(|(id, _)| *id == "dflash")),
             ..strategies(self.drafters, self.replay)
         }
     }
@@ -68,8 +71,33 @@ impl Way {
     }
 }
 
+/// Every depth of a chain, n-gram drafts that begin long, and DFlash where the model has a file for it.
+fn further_drafters(subject: &Subject) -> Vec<(String, Drafters<'static>)> {
+    fn kept<T>(value: T) -> &'static T {
+        Box::leak(Box::new(value))
+    }
+    let depths: Vec<&'static str> = (1..16).map(|depth| kept(depth.to_string()).as_str()).collect();
+    let of = |id: &'static str, depth: &&'static str| -> Drafters<'static> {
+        kept([(id, &kept([("depth", *depth)])[..])])
+    };
+    let mut all: Vec<(String, Drafters<'static>)> =
+        depths.iter().map(|depth| (format!("chain of {depth}"), of("mtp-chain", depth))).collect();
+    for start in ["64", "256"] {
+        let settings = kept([("match", "2"), ("start", start), ("floor", start)]);
+        all.push((format!("ngram of {start}"), kept([("ngram-adaptive", &settings[..])])));
+    }
+    if subject.draft.is_some() {
+        const DFLASH: (&str, &[(&str, &str)]) = ("dflash", &[]);
+        all.extend(depths.iter().map(|depth| (format!("dflash of {depth}"), of("dflash", depth))));
+        all.push(("dflash, then chain".into(), &[DFLASH, MTP]));
+        all.push(("ngram, then dflash".into(), &[NGRAM, DFLASH]));
+        all.push(("all three".into(), &[NGRAM, DFLASH, MTP]));
+    }
+    all
+}
+
 /// All ways; without the long tests, every drafter in one of them.
-fn ways() -> Vec<Way> {
+fn ways(subject: &Subject) -> Vec<Way> {
     let mut all = Vec::new();
     for (number, (name, drafters)) in DRAFTERS.into_iter().enumerate() {
         for kind in 0..8usize {
@@ -79,7 +107,15 @@ fn ways() -> Vec<Way> {
             let picked = (number + usize::from(ordered && drafters.len() > 1)) % 4 == kind % 4;
             if needed && (wants_long_tests() || picked) {
                 let select = if ordered { Select::Order } else { Select::Value };
-                all.push(Way { name, drafters, replay, controller, select });
+                all.push(Way { name: name.into(), drafters, replay, controller, select });
+            }
+        }
+    }
+    if wants_long_tests() {
+        for (name, drafters) in further_drafters(subject) {
+            for replay in [false, true] {
+                let controller = drafters.len() > 1;
+                all.push(Way { name: name.clone(), drafters, replay, controller, select: Select::Value });
             }
         }
     }
@@ -90,6 +126,8 @@ fn ways() -> Vec<Way> {
 struct Subject {
     name: &'static str,
     gguf: Arc<Gguf>,
+    /// The file of a drafter that belongs to it.
+    draft: Option<Arc<Gguf>>,
     prompts: Vec<Vec<u32>>,
 }
 
@@ -100,17 +138,19 @@ fn demo() -> Subject {
     let prompts = kinds.iter().flat_map(|kind| prompts(kind, &gguf).unwrap().into_iter().take(each));
     // The end of a prompt is what its continuation depends on most.
     let prompts = prompts.map(|p| p.ids[p.ids.len().saturating_sub(most)..].to_vec()).collect();
-    Subject { name: "demo", gguf, prompts }
+    Subject { name: "demo", gguf, draft: Some(open(&demo_drafter_q8_path())), prompts }
 }
 
 fn random(name: &'static str, weights: DType) -> Subject {
     let model = RandomModel { weights: weights.into(), ..RandomModel::wide() };
     let prompts = (1..5).map(|seed| model.tokens(20 * seed as usize, seed)).collect();
-    Subject { name, gguf: Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap()), prompts }
+    Subject { name, gguf: Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap()), draft: None, prompts }
 }
 
 fn context(kv_type: DType, sequences: u32) -> EngineOptions {
-    EngineOptions { kv_types: [kv_type; 2], sequences, context: Some(2048), ..options(&[]) }
+    // In the long tests every processor has an engine of its own.
+    let settings: &[(&str, &str)] = if wants_long_tests() { &[("threads", "1")] } else { &[] };
+    EngineOptions { kv_types: [kv_type; 2], sequences, context: Some(2048), ..options(settings) }
 }
 
 fn plain(subject: &Subject, options: EngineOptions) -> Engine {
@@ -121,14 +161,33 @@ fn with(subject: &Subject, options: EngineOptions, strategies: &StrategyOptions)
     engine(subject.gguf.clone(), &builtin_cpu(), options, strategies)
 }
 
+/// Calls `check` with each of the ways: in the long tests on all processors, else one after the other.
+fn for_each(ways: &[Way], check: &(dyn Fn(&Way) + Sync)) {
+    if !wants_long_tests() {
+        return ways.iter().for_each(check);
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(way) = ways.get(next.fetch_add(1, Ordering::Relaxed)) {
+            check(way);
+            println!("{}: the same", way.title());
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+}
+
 /// Every way gives the texts that no strategy gives, one at a time and four together.
 fn check_all_ways(subject: &Subject, kv_type: DType, ways: &[Way], tokens: usize) {
     let prompts = &subject.prompts;
     let wishes = [Wish::greedy(prompts, tokens), Wish::drawn(prompts, tokens)];
     let mut engine = plain(subject, context(kv_type, 4));
     let expected: Vec<Vec<Text>> = wishes.iter().map(|wish| generate_alone(&mut engine, wish)).collect();
-    for way in ways {
-        let mut engine = with(subject, context(kv_type, 4), &way.options());
+    for_each(ways, &|way| {
+        let mut engine = with(subject, context(kv_type, 4), &way.options(subject));
         for (wish, expected) in wishes.iter().zip(&expected) {
             let name = format!("{}, KV {kv_type}, {}", subject.name, way.title());
             for (prompts, expected) in prompts.chunks(4).zip(expected.chunks(4)) {
@@ -140,7 +199,7 @@ fn check_all_ways(subject: &Subject, kv_type: DType, ways: &[Way], tokens: usize
         }
         let report = engine.speculation_report();
         assert!(report.drafters.iter().all(|d| d.disabled.is_none() && d.quarantined == 0), "{report:?}");
-    }
+    });
 }
 
 fn length(short: usize) -> usize {
@@ -149,26 +208,34 @@ fn length(short: usize) -> usize {
 
 #[test]
 fn the_demo_says_the_same_with_every_strategy() {
-    check_all_ways(&demo(), DType::F16, &ways(), length(32));
+    let subject = demo();
+    check_all_ways(&subject, DType::F16, &ways(&subject), length(32));
 }
 
 #[test]
 fn quantised_caches_do_not_change_that() {
-    let ways = ways();
-    let ways: Vec<Way> = if wants_long_tests() { ways } else { ways.into_iter().step_by(4).collect() };
-    check_all_ways(&demo(), DType::Q8_0, &ways, length(32));
+    let subject = demo();
+    let ways = ways(&subject);
+    for (number, kv_type) in [DType::Q8_0, DType::Q5_1, DType::Q4_0].into_iter().enumerate() {
+        // Every sixth way, for each type others.
+        let some = || ways.iter().skip(2 * number).step_by(6).cloned().collect();
+        let ways: Vec<Way> = if wants_long_tests() { ways.clone() } else { some() };
+        check_all_ways(&subject, kv_type, &ways, length(32));
+    }
 }
 
 /// Nothing that a random model's block drafts is right, and its texts fall into loops: only rejections, and copies.
 #[test]
 fn random_models_say_the_same_with_every_strategy() {
-    let ways = ways();
-    let (some, others): (Vec<_>, Vec<_>) = ways.iter().enumerate().partition(|(number, _)| number % 2 == 0);
-    for (subject, part) in
-        [(random("random q4_k", DType::Q4_K), some), (random("random f16", DType::F16), others)]
+    for (number, (name, weights)) in
+        [("random q4_k", DType::Q4_K), ("random f16", DType::F16)].into_iter().enumerate()
     {
-        let part: Vec<Way> = part.into_iter().map(|(_, way)| *way).collect();
-        check_all_ways(&subject, DType::F16, if wants_long_tests() { &ways } else { &part }, length(32));
+        let subject = random(name, weights);
+        let mut ways = ways(&subject);
+        if !wants_long_tests() {
+            ways = ways.into_iter().skip(number).step_by(2).collect();
+        }
+        check_all_ways(&subject, DType::F16, &ways, length(32));
     }
 }
 

@@ -1,11 +1,13 @@
 //! Which sources make which modules for which target, and a hash of them, by which stale images are found.
 
+use paceline_kernels::tuning::Tuning;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 pub mod nvrtc;
 pub mod offline;
+pub mod resources;
 pub mod spirv;
 
 /// A target of the kernels.
@@ -36,7 +38,10 @@ impl Target {
     pub fn architectures(self) -> &'static [&'static str] {
         match self {
             Self::Cuda => &["compute_80", "sm_80", "sm_90", "sm_100"],
-            Self::Hip => &["gfx906", "gfx1030", "gfx1101", "gfx1201"],
+            Self::Hip => &[
+                "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1031", "gfx1100", "gfx1101",
+                "gfx1102", "gfx1151", "gfx1200", "gfx1201",
+            ],
             Self::Spirv => &["spirv"],
         }
     }
@@ -58,6 +63,8 @@ impl Target {
                 "--cuda-device-only",
                 "-nogpuinc",
                 "-nogpulib",
+                // Read by the runtimes of ROCm 5 to 7; the next version only by newer ones.
+                "-mcode-object-version=4",
                 "-O3",
                 "-ffp-contract=off",
                 "-fno-math-errno",
@@ -153,7 +160,7 @@ impl Module {
         Ok(text)
     }
 
-    /// Hash of what its images are made from: sources, flags and architectures.
+    /// Hash of what its images are made from: sources, flags, architectures and their tuning.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -167,6 +174,12 @@ impl Module {
         for word in target.flags().iter().chain(target.architectures()) {
             hash.update(word);
             hash.update([0]);
+        }
+        if target == Target::Hip {
+            for word in target.architectures().iter().flat_map(|chip| Tuning::of(chip).defines()) {
+                hash.update(word);
+                hash.update([0]);
+            }
         }
         Ok(hash.finalize().iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");

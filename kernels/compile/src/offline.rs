@@ -1,6 +1,7 @@
 //! clang and llvm-spirv as programs: code objects for AMD, SPIR-V for Intel.
 
 use crate::{Compiled, CompiledModule, Image, Module, Target, known_images};
+use paceline_kernels::tuning::Tuning;
 use std::path::Path;
 use std::process::Command;
 
@@ -37,12 +38,10 @@ fn entries(preprocessed: &str) -> Vec<String> {
 pub fn hip(module: &Module, architecture: &str, scratch: &Path) -> Result<Vec<u8>, String> {
     let (source, object) = (scratch.join("kernels.hip"), scratch.join("kernels.hsaco"));
     std::fs::write(&source, module.text()?).map_err(|error| error.to_string())?;
-    // Chips from gfx10 on have waves of 32 lanes, older ones of 64.
-    let wave = if architecture.starts_with("gfx9") { 64 } else { 32 };
     run(Command::new("clang-19")
         .args(Target::Hip.flags())
         .arg(format!("--offload-arch={architecture}"))
-        .arg(format!("-DKN_WAVE={wave}"))
+        .args(Tuning::of(architecture).defines())
         .arg("-o")
         .args([&object, &source]))?;
     std::fs::read(&object).map_err(|error| error.to_string())

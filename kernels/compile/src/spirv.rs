@@ -196,7 +196,9 @@ pub fn ordered(module: &[u8]) -> Result<Vec<u8>, String> {
             op::LABEL => blocks.push(Block { label: own[1], words: vec![own], targets: Vec::new() }),
             op::FUNCTION_END => {
                 if !blocks.is_empty() {
-                    order(&blocks).into_iter().for_each(|i| blocks[i].words.iter().for_each(|w| out.extend(*w)));
+                    order(&blocks)
+                        .into_iter()
+                        .for_each(|i| blocks[i].words.iter().for_each(|w| out.extend(*w)));
                 }
                 blocks.clear();
                 in_function = false;
@@ -251,7 +253,8 @@ mod tests {
             instruction(op::BRANCH_CONDITIONAL, &[4, 12, 11]),
         ]
         .concat();
-        let plain = [instruction(op::LABEL, &[12]), instruction(op::BRANCH_CONDITIONAL, &[4, 12, 11])].concat();
+        let plain =
+            [instruction(op::LABEL, &[12]), instruction(op::BRANCH_CONDITIONAL, &[4, 12, 11])].concat();
         let stop = instruction(op::FUNCTION_END, &[]);
         let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         let given = [start.clone(), entry.clone(), end.clone(), middle, stop.clone()].concat();

@@ -165,7 +165,7 @@ parameters! {
         pub table: u64,
         /// What [`RowSpans`] left.
         pub spans: u64,
-        /// Scratch f32 of [`AttentionParts::scratch_bytes`]: `[rows][heads][chunks][width + 2]`.
+        /// Scratch f32 of [`AttentionParts::scratch_bytes`]: `[rows][heads][chunks][width + 4]`: sums of values, the largest score, the sum of weights, two unused.
         pub scratch: u64,
         /// Address of the live count of rows.
         pub live: u64,
@@ -267,7 +267,7 @@ impl AttentionParts {
     /// Bytes of scratch; it holds nothing between layers.
     pub fn scratch_bytes(rows: u32, heads: u32, width: u32, table_columns: u32) -> u64 {
         let chunks = table_columns.div_ceil(Self::chunk_blocks(table_columns));
-        u64::from(rows) * u64::from(heads) * u64::from(chunks) * (u64::from(width) + 2) * 4
+        u64::from(rows) * u64::from(heads) * u64::from(chunks) * (u64::from(width) + 4) * 4
     }
 }
 

@@ -44,10 +44,9 @@ fn installed() -> Result<&'static dyn Driver, NoDriver> {
             let wrong = |text: String| NoDriver::Failed(Error::invalid(text));
             let selector = Selector::of_environment().map_err(wrong)?;
             let forced = widths::of_environment().map_err(wrong)?;
-            choose(
-                LevelZeroDriver::start(&level_zero_sys::LOADERS, &selector, forced),
-                || OpenClDriver::start(&selector, forced),
-            )
+            choose(LevelZeroDriver::start(&level_zero_sys::LOADERS, &selector, forced), || {
+                OpenClDriver::start(&selector, forced)
+            })
         })
         .clone()
 }

@@ -87,7 +87,9 @@ impl Selector {
 impl Term {
     fn parse(text: &str) -> Result<Self, String> {
         let refused = |why: &str| {
-            format!("{VARIABLE}: `{text}` {why}; write for example `level_zero:gpu`, `opencl:*` or `level_zero:0,1`")
+            format!(
+                "{VARIABLE}: `{text}` {why}; write for example `level_zero:gpu`, `opencl:*` or `level_zero:0,1`"
+            )
         };
         let (takes_away, rest) = match text.strip_prefix('!') {
             Some(rest) => (true, rest),
@@ -127,7 +129,8 @@ mod tests {
 
     /// Which of two GPUs of each driver and of a CPU of OpenCL are used.
     fn taken(text: &str) -> Vec<(Api, u32)> {
-        let all = [(LevelZero, 0, Gpu), (LevelZero, 1, Gpu), (OpenCl, 0, Gpu), (OpenCl, 1, Gpu), (OpenCl, 2, Cpu)];
+        let all =
+            [(LevelZero, 0, Gpu), (LevelZero, 1, Gpu), (OpenCl, 0, Gpu), (OpenCl, 1, Gpu), (OpenCl, 2, Cpu)];
         let selector = Selector::parse(text).unwrap();
         let taken = all.into_iter().filter(|&(api, number, kind)| selector.takes(api, number, kind));
         taken.map(|(api, number, _)| (api, number)).collect()

@@ -55,6 +55,7 @@ pub mod conv;
 pub mod elementwise;
 pub mod gdn;
 pub mod kv;
+mod kv_blocks;
 mod lanes;
 pub mod math;
 pub mod norm;

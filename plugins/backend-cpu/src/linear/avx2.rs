@@ -93,6 +93,19 @@ impl Lanes for Avx2 {
             ]
         }
 
+        unsafe fn load_e8m0_half(from: *const u8) -> Floats {
+            // SAFETY: 16 items are readable.
+            let exponents = unsafe { Self::load_u8(from) };
+            let one = _mm256_set1_epi32(1);
+            // The exponent's field of f32 is e - 1.
+            let low = _mm256_sub_epi32(_mm256_max_epi32(exponents[0], one), one);
+            let high = _mm256_sub_epi32(_mm256_max_epi32(exponents[1], one), one);
+            [
+                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(low)),
+                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(high)),
+            ]
+        }
+
         unsafe fn store(values: Floats, to: *mut f32) {
             // SAFETY: 16 items are writable.
             unsafe {
@@ -189,6 +202,12 @@ impl Lanes for Avx2 {
         unsafe fn shift_right_bytes(a: Ints, by: i32) -> Ints {
             let by = _mm_cvtsi32_si128(by);
             [_mm256_srl_epi16(a[0], by), _mm256_srl_epi16(a[1], by)]
+        }
+
+        unsafe fn look_up(table: &[u8; 16], indexes: Ints) -> Ints {
+            // SAFETY: the table has 16 bytes.
+            let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) });
+            [_mm256_shuffle_epi8(table, indexes[0]), _mm256_shuffle_epi8(table, indexes[1])]
         }
 
         unsafe fn splat_four(from: *const u8) -> Ints {

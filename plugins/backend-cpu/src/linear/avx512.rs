@@ -67,6 +67,15 @@ impl Lanes for Avx512 {
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
         }
 
+        unsafe fn load_e8m0_half(from: *const u8) -> __m512 {
+            // SAFETY: 16 items are readable.
+            let exponents = unsafe { Self::load_u8(from) };
+            let one = _mm512_set1_epi32(1);
+            // The exponent's field of f32 is e - 1.
+            let field = _mm512_sub_epi32(_mm512_max_epi32(exponents, one), one);
+            _mm512_castsi512_ps(_mm512_slli_epi32::<23>(field))
+        }
+
         unsafe fn store(values: __m512, to: *mut f32) {
             // SAFETY: 16 items are writable.
             unsafe { _mm512_storeu_ps(to, values) }
@@ -147,6 +156,12 @@ impl Lanes for Avx512 {
 
         unsafe fn shift_right_bytes(a: __m512i, by: i32) -> __m512i {
             _mm512_srl_epi16(a, _mm_cvtsi32_si128(by))
+        }
+
+        unsafe fn look_up(table: &[u8; 16], indexes: __m512i) -> __m512i {
+            // SAFETY: the table has 16 bytes.
+            let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), indexes)
         }
 
         unsafe fn splat_four(from: *const u8) -> __m512i {

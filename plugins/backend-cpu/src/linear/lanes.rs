@@ -80,6 +80,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn load_f16(from: *const u8) -> Self::Floats;
     /// Reads 16 bfloat16.
     unsafe fn load_bf16(from: *const u8) -> Self::Floats;
+    /// Reads 16 bytes e as 2^(e - 128), which is half of what E8M0 means; 0 and 1, whose powers are subnormal, give 0.
+    unsafe fn load_e8m0_half(from: *const u8) -> Self::Floats;
     /// Writes 16 `f32`.
     unsafe fn store(values: Self::Floats, to: *mut f32);
     /// `a + b`.
@@ -121,6 +123,9 @@ pub(crate) trait Lanes: Copy {
     unsafe fn shift_left_bytes(a: Self::Bytes, by: i32) -> Self::Bytes;
     /// Shifts right. What crosses from byte to byte is unspecified: mask it away.
     unsafe fn shift_right_bytes(a: Self::Bytes, by: i32) -> Self::Bytes;
+
+    /// The entries of a table that bytes below 16 name.
+    unsafe fn look_up(table: &[u8; 16], indexes: Self::Bytes) -> Self::Bytes;
 
     /// Reads 4 bytes, for every lane.
     unsafe fn splat_four(from: *const u8) -> Self::Bytes;

@@ -8,13 +8,17 @@
 //! - F32, F16, BF16, for every `k`: `sum = fma(w, a, sum)`;
 //! - Q8_0, for every 32: `sum = fma(dot, d * scale, sum)`;
 //! - Q4_0, for every 32: `sum = fma(16 * dot, (d / 16) * scale, sum)`;
+//! - Q5_0, for every 32: `sum = fma(8 * dot, (d / 8) * scale, sum)`;
+//! - IQ4_NL and MXFP4, for every 32: `sum = fma(dot, d * scale, sum)`, where quants are the integers of a table, for
+//!   MXFP4 twice its levels, and `d` half its scale (0 where that is subnormal);
+//! - Q4_1, Q5_1, for every 32: `sum = fma(dot, d * scale, sum)` and then `sum = fma(m, scaled_sum, sum)`;
 //! - Q4_K, Q5_K, for every 32: `sum = fma(dot, (d * sc) * scale, sum)` and then
 //!   `sum = fma(-(dmin * min), scaled_sum, sum)`;
 //! - Q6_K, for every 32, whose halves have the dots `dot0` and `dot1` and the scales `sc0` and
 //!   `sc1`: `part = fma(4 * dot1, (d / 4) * sc1, (4 * dot0) * ((d / 4) * sc0))` and then
 //!   `sum = fma(part, scale, sum)`.
 //!
-//! `dot` is the exact integer product of weight quants (centred: minus 8 for Q4_0, minus 32 for
+//! `dot` is the exact integer product of weight quants (centred: minus 8 for Q4_0, 16 for Q5_0, 32 for
 //! Q6_K) and activation quants; `scale` and `scaled_sum` are those of the activation block
 //! ([`crate::quantized`]). The bias is added last. A result that is NaN is `f32::NAN`.
 
@@ -29,6 +33,7 @@ use crate::weights::{PANEL_ROWS, PackedMatrix, WeightType};
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod block_formats;
 mod floats;
 pub(crate) mod lanes;
 mod quant_formats;
@@ -186,6 +191,7 @@ pub unsafe fn linear(
 
 impl Job<'_> {
     fn run(&self, level: Level) {
+        use block_formats::{Iq4Nl, Mxfp4, Q4_1, Q5_0, Q5_1};
         use quant_formats::{Q4_0, Q4K, Q5K, Q6K, Q8_0};
         match self.weights.kind() {
             WeightType::F32 => lanes::run(level, floats::Product::<floats::F32>::new(self)),
@@ -193,6 +199,11 @@ impl Job<'_> {
             WeightType::Bf16 => lanes::run(level, floats::Product::<floats::Bf16>::new(self)),
             WeightType::Q8_0 => lanes::run(level, quants::Product::<Q8_0>::new(self)),
             WeightType::Q4_0 => lanes::run(level, quants::Product::<Q4_0>::new(self)),
+            WeightType::Q4_1 => lanes::run(level, quants::Product::<Q4_1>::new(self)),
+            WeightType::Q5_0 => lanes::run(level, quants::Product::<Q5_0>::new(self)),
+            WeightType::Q5_1 => lanes::run(level, quants::Product::<Q5_1>::new(self)),
+            WeightType::Iq4Nl => lanes::run(level, quants::Product::<Iq4Nl>::new(self)),
+            WeightType::Mxfp4 => lanes::run(level, quants::Product::<Mxfp4>::new(self)),
             WeightType::Q4K => lanes::run(level, quants::Product::<Q4K>::new(self)),
             WeightType::Q5K => lanes::run(level, quants::Product::<Q5K>::new(self)),
             WeightType::Q6K => lanes::run(level, quants::Product::<Q6K>::new(self)),

@@ -169,7 +169,10 @@ fn no_memory(call: &'static str, code: cl::cl_int) -> DriverError {
 }
 
 fn numbers(bytes: &[u8]) -> Vec<u64> {
-    bytes.chunks_exact(8).map(|b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])).collect()
+    bytes
+        .chunks_exact(8)
+        .map(|b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
+        .collect()
 }
 
 /// A number that a device states, of four or eight bytes.
@@ -233,8 +236,10 @@ fn examine(of: cl::cl_platform_id, id: cl::cl_device_id, kind: Kind) -> Result<F
     }
     let memory = Memory::of(of).ok_or("its driver lacks functions of cl_intel_unified_shared_memory")?;
     let widths = device::get_device_data(id, cl::CL_DEVICE_SUB_GROUP_SIZES_INTEL);
-    let widths: Vec<u32> =
-        numbers(&widths.map_err(failed("clGetDeviceInfo")).map_err(said)?).iter().map(|&w| w as u32).collect();
+    let widths: Vec<u32> = numbers(&widths.map_err(failed("clGetDeviceInfo")).map_err(said)?)
+        .iter()
+        .map(|&w| w as u32)
+        .collect();
     let usable = widths::usable(&widths);
     if usable.is_empty() {
         return Err(format!("its sub-groups have {widths:?} lanes; 8, 16 or 32 are needed"));
@@ -249,7 +254,8 @@ fn examine(of: cl::cl_platform_id, id: cl::cl_device_id, kind: Kind) -> Result<F
         format!("{:04x}:{:02x}:{:02x}.{}", word(0), word(4), word(8), word(12))
     });
     let uuid = device::get_device_data(id, UUID).ok();
-    let uuid = uuid.and_then(|bytes| bytes.try_into().ok()).map_or(String::new(), |id: [u8; 16]| uuid_text(&id));
+    let uuid =
+        uuid.and_then(|bytes| bytes.try_into().ok()).map_or(String::new(), |id: [u8; 16]| uuid_text(&id));
     let number = |what: u32| number(id, what).map_err(said);
     let facts = DeviceFacts {
         name: text(id, cl::CL_DEVICE_NAME).map_err(said)?,
@@ -292,7 +298,9 @@ impl OpenClDriver {
                     let name = text(id, cl::CL_DEVICE_NAME).unwrap_or_default();
                     match examine(of, id, kind) {
                         Ok(found) if forced.is_some_and(|width| !found.widths.contains(&width)) => {
-                            tracing::warn!("OpenCL's {name} is left out: it has no such sub-groups as are asked for");
+                            tracing::warn!(
+                                "OpenCL's {name} is left out: it has no such sub-groups as are asked for"
+                            );
                         }
                         Ok(found) => devices.push(found),
                         Err(why) => tracing::info!("OpenCL's {name} is left out: {why}"),
@@ -386,7 +394,9 @@ impl OpenClDriver {
         let built = program::build_program(made, &[found.id], &options, None, ptr::null_mut())
             .map_err(|code| {
                 let log = program::get_program_build_data(made, found.id, cl::CL_PROGRAM_BUILD_LOG);
-                let log = String::from_utf8_lossy(&log.unwrap_or_default()).trim_matches(['\0', '\n', ' ']).to_owned();
+                let log = String::from_utf8_lossy(&log.unwrap_or_default())
+                    .trim_matches(['\0', '\n', ' '])
+                    .to_owned();
                 DriverError { text: format!("kernel `{entry}`: {log}"), ..failed("clBuildProgram")(code) }
             })
             .and_then(|()| {
@@ -402,8 +412,13 @@ impl OpenClDriver {
                 ] {
                     // SAFETY: the value is a boolean, as the extension asks for.
                     unsafe {
-                        kernel::set_kernel_exec_info(kernel, which, size_of_val(&all), (&raw const all).cast())
-                            .map_err(failed("clSetKernelExecInfo"))?;
+                        kernel::set_kernel_exec_info(
+                            kernel,
+                            which,
+                            size_of_val(&all),
+                            (&raw const all).cast(),
+                        )
+                        .map_err(failed("clSetKernelExecInfo"))?;
                     }
                 }
                 Ok(kernel)
@@ -493,12 +508,13 @@ impl Driver for OpenClDriver {
     }
 
     fn allocate(&self, bytes: u64) -> DriverResult<Address> {
-        let made = self.allocate_with("clDeviceMemAllocINTEL", bytes, |context, found, properties, size, code| {
-            // SAFETY: the properties end with a zero, the driver writes the code.
-            found.memory.device.map_or(ptr::null_mut(), |make| unsafe {
-                make(context.context, found.id, properties, size, ALIGNMENT, code)
-            })
-        });
+        let made =
+            self.allocate_with("clDeviceMemAllocINTEL", bytes, |context, found, properties, size, code| {
+                // SAFETY: the properties end with a zero, the driver writes the code.
+                found.memory.device.map_or(ptr::null_mut(), |make| unsafe {
+                    make(context.context, found.id, properties, size, ALIGNMENT, code)
+                })
+            });
         made.map(|address| address as Address)
     }
 
@@ -507,13 +523,16 @@ impl Driver for OpenClDriver {
     }
 
     fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
-        let made =
-            self.allocate_with("clHostMemAllocINTEL", bytes as u64, |context, found, properties, size, code| {
+        let made = self.allocate_with(
+            "clHostMemAllocINTEL",
+            bytes as u64,
+            |context, found, properties, size, code| {
                 // SAFETY: as above.
                 found.memory.host.map_or(ptr::null_mut(), |make| unsafe {
                     make(context.context, properties, size, ALIGNMENT, code)
                 })
-            });
+            },
+        );
         made.map(|address| address as *mut u8)
     }
 
@@ -532,7 +551,13 @@ impl Driver for OpenClDriver {
         unsafe { self.copy(to as *mut u8, from, bytes, on) }
     }
 
-    unsafe fn copy_to_host(&self, to: *mut u8, from: Address, bytes: usize, on: StreamHandle) -> DriverResult<()> {
+    unsafe fn copy_to_host(
+        &self,
+        to: *mut u8,
+        from: Address,
+        bytes: usize,
+        on: StreamHandle,
+    ) -> DriverResult<()> {
         // SAFETY: by the contract of this function.
         unsafe { self.copy(to, from as *const u8, bytes, on) }
     }
@@ -612,7 +637,11 @@ impl Driver for OpenClDriver {
         let properties = [u64::from(cl::CL_QUEUE_PROPERTIES), cl::CL_QUEUE_PROFILING_ENABLE, 0];
         // SAFETY: the properties end with a zero.
         let queue = unsafe {
-            command_queue::create_command_queue_with_properties(context.context, found.id, properties.as_ptr())
+            command_queue::create_command_queue_with_properties(
+                context.context,
+                found.id,
+                properties.as_ptr(),
+            )
         };
         let queue = queue.map_err(failed("clCreateCommandQueueWithProperties"))?;
         Ok(StreamHandle(handle(Stream { queue })))

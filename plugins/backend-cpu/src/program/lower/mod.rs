@@ -546,6 +546,10 @@ fn state_layout(value: &Value) -> StateLayout {
         DType::F32 => Some(CellFormat::F32),
         DType::F16 => Some(CellFormat::F16),
         DType::Q8_0 => Some(CellFormat::Q8_0),
+        DType::Q4_0 => Some(CellFormat::Q4_0),
+        DType::Q4_1 => Some(CellFormat::Q4_1),
+        DType::Q5_0 => Some(CellFormat::Q5_0),
+        DType::Q5_1 => Some(CellFormat::Q5_1),
         _ => None,
     };
     match (value.kind, format, dims) {

@@ -56,7 +56,9 @@ pub(super) fn check(call: &'static str, code: ze::ze_result_t) -> DriverResult<(
             "the system's log (`dmesg`) says why; a kernel that runs too long is ended by the driver, for which there is \
              `enable_hangcheck`",
         ),
-        ze::ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET => (Cause::Lost, "the device has to be reset by an administrator"),
+        ze::ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET => {
+            (Cause::Lost, "the device has to be reset by an administrator")
+        }
         ze::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY
         | ze::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
         | ze::ZE_RESULT_ERROR_UNSUPPORTED_SIZE => (Cause::OutOfMemory, ""),
@@ -94,10 +96,7 @@ unsafe impl Send for Found {}
 unsafe impl Sync for Found {}
 
 /// What a function lists that is asked for the number first.
-fn list<T: Copy>(
-    none: T,
-    mut ask: impl FnMut(*mut u32, *mut T) -> DriverResult<()>,
-) -> DriverResult<Vec<T>> {
+fn list<T: Copy>(none: T, mut ask: impl FnMut(*mut u32, *mut T) -> DriverResult<()>) -> DriverResult<Vec<T>> {
     let mut count = 0;
     ask(&mut count, ptr::null_mut())?;
     let mut list = vec![none; count as usize];
@@ -117,14 +116,19 @@ fn text(buffer: &[std::ffi::c_char]) -> String {
 ///
 /// # Errors
 /// The driver does not answer.
-pub(super) fn devices(api: &ze::LevelZero, selector: &Selector, forced: Option<u32>) -> DriverResult<Vec<Found>> {
+pub(super) fn devices(
+    api: &ze::LevelZero,
+    selector: &Selector,
+    forced: Option<u32>,
+) -> DriverResult<Vec<Found>> {
     // SAFETY: `zeInit` succeeded; the function writes at most as many handles as it is told.
     let drivers = list(ptr::null_mut(), |count, list| unsafe { call!(api, zeDriverGet(count, list)) })?;
     let mut found = Vec::new();
     let mut number = 0;
     for driver in drivers {
         // SAFETY: as above, and the driver is one of these.
-        let devices = list(ptr::null_mut(), |count, list| unsafe { call!(api, zeDeviceGet(driver, count, list)) })?;
+        let devices =
+            list(ptr::null_mut(), |count, list| unsafe { call!(api, zeDeviceGet(driver, count, list)) })?;
         for device in devices {
             let mut properties = ze::ze_device_properties_t {
                 stype: ze::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2,
@@ -141,7 +145,9 @@ pub(super) fn devices(api: &ze::LevelZero, selector: &Selector, forced: Option<u
                 match examine(api, driver, device, &properties)? {
                     Ok(device) if forced.is_some_and(|width| !device.widths.contains(&width)) => {
                         let name = &device.facts.name;
-                        tracing::warn!("Level Zero's {name} is left out: it has no such sub-groups as are asked for");
+                        tracing::warn!(
+                            "Level Zero's {name} is left out: it has no such sub-groups as are asked for"
+                        );
                     }
                     Ok(device) => found.push(device),
                     Err(why) => tracing::info!("Level Zero's {} is left out: {why}", text(&properties.name)),
@@ -202,12 +208,19 @@ fn examine(
         return Ok(Err(format!("its sub-groups have {sizes:?} lanes; 8, 16 or 32 are needed")));
     }
     if compute.maxTotalGroupSize < GROUP {
-        return Ok(Err(format!("its groups have at most {} threads; {GROUP} are needed", compute.maxTotalGroupSize)));
+        return Ok(Err(format!(
+            "its groups have at most {} threads; {GROUP} are needed",
+            compute.maxTotalGroupSize
+        )));
     }
     let ze::ze_pci_address_ext_t { domain, bus, device: slot, function } = pci.address;
     let facts = DeviceFacts {
         name: text(&properties.name),
-        pci: if has_address { format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}") } else { String::new() },
+        pci: if has_address {
+            format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}")
+        } else {
+            String::new()
+        },
         uuid: uuid_text(&properties.uuid.id),
         memory,
         target: "spirv".into(),

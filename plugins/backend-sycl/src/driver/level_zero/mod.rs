@@ -9,8 +9,8 @@ use crate::widths;
 use calls::{Found, call};
 use level_zero_sys as ze;
 use paceline_gpu::driver::{
-    Address, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle, KernelHandle,
-    LaunchShape, ModuleHandle, StreamHandle,
+    Address, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle,
+    KernelHandle, LaunchShape, ModuleHandle, StreamHandle,
 };
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -164,7 +164,10 @@ impl LevelZeroDriver {
         // SAFETY: the caller's promise.
         stream.append(&context.root, |api, list| unsafe {
             let none = ptr::null_mut();
-            call!(api, zeCommandListAppendMemoryCopy(list, to.cast(), from.cast(), bytes, none, 0, ptr::null_mut()))
+            call!(
+                api,
+                zeCommandListAppendMemoryCopy(list, to.cast(), from.cast(), bytes, none, 0, ptr::null_mut())
+            )
         })
     }
 
@@ -191,8 +194,9 @@ impl LevelZeroDriver {
         let (mut module, mut log) = (ptr::null_mut(), ptr::null_mut());
         let root = &context.root;
         // SAFETY: the structure says what it is, and what it points to lives to the end of the call.
-        let made =
-            unsafe { call!(self.api, zeModuleCreate(root.context, root.device, &description, &mut module, &mut log)) };
+        let made = unsafe {
+            call!(self.api, zeModuleCreate(root.context, root.device, &description, &mut module, &mut log))
+        };
         if let Err(error) = made {
             return Err(DriverError { text: format!("kernel `{entry}`: {}", self.build_log(log)), ..error });
         }
@@ -343,7 +347,13 @@ impl Driver for LevelZeroDriver {
         unsafe { self.copy(to as *mut u8, from, bytes, on) }
     }
 
-    unsafe fn copy_to_host(&self, to: *mut u8, from: Address, bytes: usize, on: StreamHandle) -> DriverResult<()> {
+    unsafe fn copy_to_host(
+        &self,
+        to: *mut u8,
+        from: Address,
+        bytes: usize,
+        on: StreamHandle,
+    ) -> DriverResult<()> {
         // SAFETY: by the contract of this function.
         unsafe { self.copy(to, from as *const u8, bytes, on) }
     }
@@ -499,8 +509,10 @@ impl Driver for LevelZeroDriver {
 impl LevelZeroDriver {
     /// Memory of the host that the device reads and writes.
     fn host_memory(&self, context: &Context, bytes: usize) -> DriverResult<*mut c_void> {
-        let description =
-            ze::ze_host_mem_alloc_desc_t { stype: ze::ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC, ..Default::default() };
+        let description = ze::ze_host_mem_alloc_desc_t {
+            stype: ze::ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC,
+            ..Default::default()
+        };
         let mut memory = ptr::null_mut();
         // SAFETY: the structure says what it is.
         unsafe {

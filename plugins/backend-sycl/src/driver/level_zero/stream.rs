@@ -45,7 +45,8 @@ unsafe impl Sync for Root {}
 
 impl Root {
     pub fn new(api: &Arc<ze::LevelZero>, found: &Found) -> DriverResult<Self> {
-        let description = ze::ze_context_desc_t { stype: ze::ZE_STRUCTURE_TYPE_CONTEXT_DESC, ..Default::default() };
+        let description =
+            ze::ze_context_desc_t { stype: ze::ZE_STRUCTURE_TYPE_CONTEXT_DESC, ..Default::default() };
         let mut context = ptr::null_mut();
         // SAFETY: the structure says what it is; the context is destroyed when this goes.
         unsafe { call!(api, zeContextCreate(found.driver, &description, &mut context))? };
@@ -68,7 +69,9 @@ impl Root {
                 };
                 let (mut pool, mut device) = (ptr::null_mut(), self.device);
                 // SAFETY: the list has the one device that is said; the pool is destroyed with the context.
-                unsafe { call!(api, zeEventPoolCreate(self.context, &description, 1, &mut device, &mut pool))? };
+                unsafe {
+                    call!(api, zeEventPoolCreate(self.context, &description, 1, &mut device, &mut pool))?
+                };
                 pools.all.push(pool);
                 pools.free.extend((1..POOL).map(|index| Place { pool, index }));
                 Place { pool, index: 0 }
@@ -189,14 +192,18 @@ impl Stream {
         let mut immediate = ptr::null_mut();
         // SAFETY: the structure says what it is.
         unsafe {
-            call!(root.api, zeCommandListCreateImmediate(root.context, root.device, &description, &mut immediate))?;
+            call!(
+                root.api,
+                zeCommandListCreateImmediate(root.context, root.device, &description, &mut immediate)
+            )?;
         }
         let state = State { immediate, recording: None, bridge: None };
         Ok(Self { state: Mutex::new(state), idle: Mutex::new(None) })
     }
 
     pub fn destroy(self, root: &Root) {
-        let State { immediate, recording, bridge } = self.state.into_inner().unwrap_or_else(|e| e.into_inner());
+        let State { immediate, recording, bridge } =
+            self.state.into_inner().unwrap_or_else(|e| e.into_inner());
         if let Some(event) = self.idle.into_inner().unwrap_or_else(|e| e.into_inner()) {
             root.destroy_event(event);
         }
@@ -246,7 +253,10 @@ impl Stream {
         if let Some(time) = event.time {
             // SAFETY: memory of the host that the event owns.
             self.append(root, |api, list| unsafe {
-                call!(api, zeCommandListAppendWriteGlobalTimestamp(list, time, ptr::null_mut(), 0, ptr::null_mut()))
+                call!(
+                    api,
+                    zeCommandListAppendWriteGlobalTimestamp(list, time, ptr::null_mut(), 0, ptr::null_mut())
+                )
             })?;
         }
         let state = lock(&self.state);
@@ -288,7 +298,10 @@ impl Stream {
         // device, so launches may be queued behind one another.
         unsafe {
             call!(root.api, zeCommandListAppendSignalEvent(*immediate, bridge.reached.event))?;
-            call!(root.api, zeCommandQueueExecuteCommandLists(bridge.queue, 3, lists.as_mut_ptr(), ptr::null_mut()))?;
+            call!(
+                root.api,
+                zeCommandQueueExecuteCommandLists(bridge.queue, 3, lists.as_mut_ptr(), ptr::null_mut())
+            )?;
             call!(root.api, zeCommandListAppendWaitOnEvents(*immediate, 1, &mut done))?;
             call!(root.api, zeCommandListAppendEventReset(*immediate, done))?;
         }
@@ -301,7 +314,9 @@ impl Bridge {
         // What was made before a failure stays until the context goes.
         let (description, mut queue) = (root.queue_description(), ptr::null_mut());
         // SAFETY: the structure says what it is.
-        unsafe { call!(root.api, zeCommandQueueCreate(root.context, root.device, &description, &mut queue))? };
+        unsafe {
+            call!(root.api, zeCommandQueueCreate(root.context, root.device, &description, &mut queue))?
+        };
         let (reached, done) = (root.event()?, root.event()?);
         let (wait, signal) = (root.list()?, root.list()?);
         let mut event = reached.event;
