@@ -5,6 +5,8 @@
 use paceline_backend_cpu as _;
 #[cfg(feature = "cuda")]
 use paceline_backend_cuda as _;
+#[cfg(feature = "sycl")]
+use paceline_backend_sycl as _;
 #[cfg(feature = "strategies")]
 use {
     paceline_strategy_dflash as _, paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
@@ -25,4 +27,6 @@ pub const BUILTINS: &[&str] = &[
     "mtp-chain",
     #[cfg(feature = "strategies")]
     "ngram-adaptive",
+    #[cfg(feature = "sycl")]
+    "sycl",
 ];
