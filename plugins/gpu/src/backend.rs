@@ -72,7 +72,7 @@ impl Backend for GpuBackend {
 
     fn plan(&self, graph: Graph, capabilities: &str, layouts: &[WeightLayout]) -> Result<GpuPlan> {
         self.parse(capabilities)?;
-        lower(graph, layouts)
+        lower(graph, layouts, &|entry| self.platform.module_of(entry).is_some())
     }
 
     fn open(&self, index: u32, settings: &[(String, String)]) -> Result<GpuDevice> {

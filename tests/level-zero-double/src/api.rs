@@ -71,7 +71,9 @@ unsafe fn structure<'a, T>(at: *const T, kind: u32) -> Answer<&'a T> {
 /// The pointers are of a number, and null or of room for as many things.
 unsafe fn one<T>(count: *mut u32, list: *mut T, fill: impl FnOnce(*mut T) -> Answer<()>) -> Answer<()> {
     // SAFETY: the caller's promise.
-    let Some(count) = (unsafe { count.as_mut() }) else { return Err(ze::ZE_RESULT_ERROR_INVALID_NULL_POINTER) };
+    let Some(count) = (unsafe { count.as_mut() }) else {
+        return Err(ze::ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    };
     if !list.is_null() && *count > 0 {
         fill(list)?;
     }
@@ -141,7 +143,8 @@ fn read_module(bytes: &[u8]) -> Result<Module, String> {
         let own = words.get(at..at + length).ok_or("the module was cut off")?;
         match own[0] & 0xFFFF {
             15 => {
-                let name = own[3..].iter().flat_map(|word| word.to_le_bytes()).take_while(|&b| b != 0).collect();
+                let name =
+                    own[3..].iter().flat_map(|word| word.to_le_bytes()).take_while(|&b| b != 0).collect();
                 let name = String::from_utf8(name).map_err(|_| "a name that is not text")?;
                 if entry.replace(name).is_some() {
                     return Err("the module has several kernels".into());
@@ -162,7 +165,8 @@ fn read_module(bytes: &[u8]) -> Result<Module, String> {
 
 /// Memory from the host, with what nobody may count on in it.
 fn allocate(bytes: usize, alignment: usize, is_device: bool) -> Answer<usize> {
-    let layout = Layout::from_size_align(bytes, alignment.max(64)).map_err(|_| ze::ZE_RESULT_ERROR_UNSUPPORTED_SIZE)?;
+    let layout = Layout::from_size_align(bytes, alignment.max(64))
+        .map_err(|_| ze::ZE_RESULT_ERROR_UNSUPPORTED_SIZE)?;
     with(|world| {
         if bytes == 0 || world.taken + bytes as u64 > MEMORY {
             return Err(ze::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);

@@ -37,11 +37,16 @@ pub(crate) enum Object {
     Context,
     Queue(Worker),
     List(List),
-    Pool { count: u32 },
+    Pool {
+        count: u32,
+    },
     Event(Arc<Event>),
     Module(Module),
     Kernel(Kernel),
     Log(String),
     /// Memory of the device or of the host.
-    Memory { layout: Layout, is_device: bool },
+    Memory {
+        layout: Layout,
+        is_device: bool,
+    },
 }

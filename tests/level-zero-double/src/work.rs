@@ -19,7 +19,13 @@ pub(crate) enum Command {
     Copy(usize, usize, usize),
     /// Where, the byte, how many.
     Fill(usize, u8, usize),
-    Kernel { entry: &'static str, width: u32, groups: [u32; 3], threads: u32, argument: Vec<u8> },
+    Kernel {
+        entry: &'static str,
+        width: u32,
+        groups: [u32; 3],
+        threads: u32,
+        argument: Vec<u8>,
+    },
     Signal(Arc<Event>),
     Wait(Arc<Event>),
     Reset(Arc<Event>),

@@ -176,7 +176,7 @@ fn numbers(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// A number that a device states, of four or eight bytes.
-fn number(id: cl::cl_device_id, what: u32) -> DriverResult<u64> {
+fn number_of(id: cl::cl_device_id, what: u32) -> DriverResult<u64> {
     let mut bytes = device::get_device_data(id, what).map_err(failed("clGetDeviceInfo"))?;
     bytes.resize(8, 0);
     Ok(numbers(&bytes)[0])
@@ -215,7 +215,7 @@ impl Memory {
 }
 
 fn kind_of(id: cl::cl_device_id) -> DriverResult<Kind> {
-    let kind = number(id, cl::CL_DEVICE_TYPE)?;
+    let kind = number_of(id, cl::CL_DEVICE_TYPE)?;
     Ok(match kind {
         _ if kind & cl::CL_DEVICE_TYPE_GPU != 0 => Kind::Gpu,
         _ if kind & cl::CL_DEVICE_TYPE_CPU != 0 => Kind::Cpu,
@@ -224,7 +224,7 @@ fn kind_of(id: cl::cl_device_id) -> DriverResult<Kind> {
 }
 
 /// A device, or why it is of no use.
-fn examine(of: cl::cl_platform_id, id: cl::cl_device_id, kind: Kind) -> Result<Found, String> {
+fn examine(of: cl::cl_platform_id, id: cl::cl_device_id, number: u32, kind: Kind) -> Result<Found, String> {
     let said = |error: DriverError| error.to_string();
     let extensions = text(id, cl::CL_DEVICE_EXTENSIONS).map_err(said)?;
     let missing = NEEDED.into_iter().find(|name| !extensions.split_whitespace().any(|it| it == *name));
@@ -244,32 +244,33 @@ fn examine(of: cl::cl_platform_id, id: cl::cl_device_id, kind: Kind) -> Result<F
     if usable.is_empty() {
         return Err(format!("its sub-groups have {widths:?} lanes; 8, 16 or 32 are needed"));
     }
-    let group = number(id, cl::CL_DEVICE_MAX_WORK_GROUP_SIZE).map_err(said)?;
+    let group = number_of(id, cl::CL_DEVICE_MAX_WORK_GROUP_SIZE).map_err(said)?;
     if group < GROUP as u64 {
         return Err(format!("its groups have at most {group} threads; {GROUP} are needed"));
     }
     let pci = device::get_device_data(id, PCI_BUS_INFO).ok().filter(|bytes| bytes.len() >= 16);
-    let pci = pci.map_or(String::new(), |b| {
+    // Processors have none; devices without one are told apart by their number.
+    let pci = pci.map_or(format!("opencl:{number}"), |b| {
         let word = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
         format!("{:04x}:{:02x}:{:02x}.{}", word(0), word(4), word(8), word(12))
     });
     let uuid = device::get_device_data(id, UUID).ok();
     let uuid =
         uuid.and_then(|bytes| bytes.try_into().ok()).map_or(String::new(), |id: [u8; 16]| uuid_text(&id));
-    let number = |what: u32| number(id, what).map_err(said);
+    let stated = |what: u32| number_of(id, what).map_err(said);
     let facts = DeviceFacts {
         name: text(id, cl::CL_DEVICE_NAME).map_err(said)?,
         pci,
         uuid,
-        memory: number(cl::CL_DEVICE_GLOBAL_MEM_SIZE)?,
+        memory: stated(cl::CL_DEVICE_GLOBAL_MEM_SIZE)?,
         target: "spirv".into(),
         wave: widths::usual(&usable),
-        units: (number(cl::CL_DEVICE_MAX_COMPUTE_UNITS)? as u32).max(1),
-        is_integrated: number(cl::CL_DEVICE_HOST_UNIFIED_MEMORY)? != 0,
+        units: (stated(cl::CL_DEVICE_MAX_COMPUTE_UNITS)? as u32).max(1),
+        is_integrated: stated(cl::CL_DEVICE_HOST_UNIFIED_MEMORY)? != 0,
         captures: false,
         overlaps: false,
     };
-    let largest = number(cl::CL_DEVICE_MAX_MEM_ALLOC_SIZE)?;
+    let largest = stated(cl::CL_DEVICE_MAX_MEM_ALLOC_SIZE)?;
     Ok(Found { id, memory, widths: usable, facts, largest, is_cpu: kind == Kind::Cpu })
 }
 
@@ -296,7 +297,7 @@ impl OpenClDriver {
                 let kind = kind_of(id).map_err(NoOpenCl::Failed)?;
                 if selector.takes(Api::OpenCl, number, kind) {
                     let name = text(id, cl::CL_DEVICE_NAME).unwrap_or_default();
-                    match examine(of, id, kind) {
+                    match examine(of, id, number, kind) {
                         Ok(found) if forced.is_some_and(|width| !found.widths.contains(&width)) => {
                             tracing::warn!(
                                 "OpenCL's {name} is left out: it has no such sub-groups as are asked for"

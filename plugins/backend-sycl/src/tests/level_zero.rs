@@ -23,8 +23,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 fn library() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let folder = tests.parent().unwrap();
-    let name = format!("{}paceline_level_zero_double{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let found = [folder.join(&name), folder.parent().unwrap().join(&name)].into_iter().find(|path| path.exists());
+    let name =
+        format!("{}paceline_level_zero_double{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let found =
+        [folder.join(&name), folder.parent().unwrap().join(&name)].into_iter().find(|path| path.exists());
     found.unwrap_or_else(|| panic!("there is no {name} in {} or above it", folder.display()))
 }
 
@@ -37,7 +39,8 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("paceline-ze-{}-{}.so", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("paceline-ze-{}-{}.so", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::copy(library(), &path).unwrap();
         // SAFETY: the stand-in's initialisers do nothing.
@@ -257,7 +260,13 @@ fn a_kernel_that_does_not_build_is_named_with_what_the_compiler_said() {
 fn a_failure_leaves_the_device_usable() {
     let machine = Machine::new();
     let backend = machine.backend();
-    for call in ["zeMemAllocDevice", "zeMemAllocHost", "zeEventPoolCreate", "zeCommandListCreate", "zeCommandListClose"] {
+    for call in [
+        "zeMemAllocDevice",
+        "zeMemAllocHost",
+        "zeEventPoolCreate",
+        "zeCommandListCreate",
+        "zeCommandListClose",
+    ] {
         machine.fail(call, 0, ze::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
         let failed = Running::new(&backend, &[]);
         if call == "zeEventPoolCreate" && failed.is_ok() {
@@ -330,8 +339,27 @@ fn rows_and_tables() {
 #[test]
 fn operations() {
     let groups = [
-        "add", "mul", "scale", "activation", "glu", "reshape", "slice", "concat", "rope", "rms_norm", "l2_norm", "softmax",
-        "argmax", "top_k", "lookup", "embed", "linear", "kv_append", "attention", "conv_causal", "gated_delta_net",
+        "add",
+        "mul",
+        "scale",
+        "activation",
+        "glu",
+        "reshape",
+        "slice",
+        "concat",
+        "rope",
+        "rms_norm",
+        "l2_norm",
+        "softmax",
+        "argmax",
+        "top_k",
+        "lookup",
+        "embed",
+        "linear",
+        "kv_append",
+        "attention",
+        "conv_causal",
+        "gated_delta_net",
         "gated_delta_net_replay",
     ];
     match std::env::var_os("PACELINE_LONG_TESTS") {

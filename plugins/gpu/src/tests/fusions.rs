@@ -211,7 +211,7 @@ fn kernels(graph: &Graph) -> Vec<&'static str> {
     use crate::program::{Step, lower};
     use paceline_plugin_api::backend::weight_uses;
     let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| layout::choose(weight).unwrap()).collect();
-    let plan = lower(graph.clone(), &layouts).unwrap();
+    let plan = lower(graph.clone(), &layouts, &|_| true).unwrap();
     let names = plan.program.steps.iter().map(|step| match step {
         Step::Kernel(step) => step.launch.entry,
         Step::Clear(..) => "clear",

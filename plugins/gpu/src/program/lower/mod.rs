@@ -29,12 +29,16 @@ const MOST_ROWS: u32 = 65_535;
 const CANONICAL: u64 = 1;
 
 /// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
-pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout]) -> Result<GpuPlan> {
+pub(crate) fn lower(
+    graph: Graph,
+    layouts: &[WeightLayout],
+    has_kernel: &dyn Fn(&str) -> bool,
+) -> Result<GpuPlan> {
     let results = graph.results();
     if results.iter().enumerate().any(|(i, r)| results[..i].iter().any(|other| other.value == r.value)) {
         return Err(Error::invalid("a value is marked as a result twice"));
     }
-    let mut lowering = Lowering::new(&graph, layouts)?;
+    let mut lowering = Lowering::new(&graph, layouts, has_kernel)?;
     let mut nodes = Vec::with_capacity(graph.nodes().len());
     for (index, node) in graph.nodes().iter().enumerate() {
         lowering.node_index = index;
@@ -75,6 +79,8 @@ enum Item {
 
 struct Lowering<'g> {
     graph: &'g Graph,
+    /// Whether the target has a kernel; asked of those that have others for the rest.
+    has_kernel: &'g dyn Fn(&str) -> bool,
     /// The node that is lowered.
     node_index: usize,
     items: Vec<Item>,
@@ -117,7 +123,7 @@ struct Known {
 type Lowered<T> = std::result::Result<T, String>;
 
 impl<'g> Lowering<'g> {
-    fn new(graph: &'g Graph, layouts: &[WeightLayout]) -> Result<Self> {
+    fn new(graph: &'g Graph, layouts: &[WeightLayout], has_kernel: &'g dyn Fn(&str) -> bool) -> Result<Self> {
         let values = graph.values();
         let mut readers = vec![0; values.len()];
         graph.nodes().iter().flat_map(|node| &node.inputs).for_each(|id| readers[id.index()] += 1);
@@ -125,6 +131,7 @@ impl<'g> Lowering<'g> {
         let fusions = Fusions::find(graph, &readers);
         let mut lowering = Self {
             graph,
+            has_kernel,
             node_index: 0,
             items: Vec::new(),
             checks: Vec::new(),
