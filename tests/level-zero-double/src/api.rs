@@ -57,11 +57,14 @@ unsafe fn give<T>(to: *mut T, value: T) -> Answer<()> {
 /// # Safety
 /// The pointer is null or of a structure of the API.
 unsafe fn structure<'a, T>(at: *const T, kind: u32) -> Answer<&'a T> {
+    if at.is_null() {
+        return Err(ze::ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    }
     // SAFETY: the caller's promise; every structure begins with its kind.
-    match unsafe { at.as_ref() } {
-        Some(it) if unsafe { at.cast::<u32>().read() } == kind => Ok(it),
-        Some(_) => Err(ze::ZE_RESULT_ERROR_INVALID_ENUMERATION),
-        None => Err(ze::ZE_RESULT_ERROR_INVALID_NULL_POINTER),
+    match unsafe { at.cast::<u32>().read() } == kind {
+        // SAFETY: as above.
+        true => Ok(unsafe { &*at }),
+        false => Err(ze::ZE_RESULT_ERROR_INVALID_ENUMERATION),
     }
 }
 
@@ -164,7 +167,7 @@ fn read_module(bytes: &[u8]) -> Result<Module, String> {
 }
 
 /// Memory from the host, with what nobody may count on in it.
-fn allocate(bytes: usize, alignment: usize, is_device: bool) -> Answer<usize> {
+fn allocate(bytes: usize, alignment: usize) -> Answer<usize> {
     let layout = Layout::from_size_align(bytes, alignment.max(64))
         .map_err(|_| ze::ZE_RESULT_ERROR_UNSUPPORTED_SIZE)?;
     with(|world| {
@@ -181,7 +184,7 @@ fn allocate(bytes: usize, alignment: usize, is_device: bool) -> Answer<usize> {
             unsafe { memory.write_bytes(0xA5, bytes) };
         }
         world.taken += bytes as u64;
-        world.objects.insert(memory as usize, Object::Memory { layout, is_device });
+        world.objects.insert(memory as usize, Object::Memory { layout });
         Ok(memory as usize)
     })
 }
@@ -343,7 +346,7 @@ functions! {
             return Err(ze::ZE_RESULT_ERROR_UNSUPPORTED_SIZE);
         }
         // SAFETY: the contract of the call.
-        unsafe { give(memory, pointer(allocate(size, alignment, true)?)) }
+        unsafe { give(memory, pointer(allocate(size, alignment)?)) }
     }
 
     fn zeMemAllocHost(
@@ -357,14 +360,14 @@ functions! {
         // SAFETY: the contract of the call.
         unsafe {
             structure(description, ze::ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC)?;
-            give(memory, pointer(allocate(size, alignment, false)?))
+            give(memory, pointer(allocate(size, alignment)?))
         }
     }
 
     fn zeMemFree(context: ze::ze_context_handle_t, memory: *mut c_void) {
         is_context(context)?;
         let object = destroy(memory as usize, |object| matches!(object, Object::Memory { .. }))?;
-        if let Object::Memory { layout, .. } = object {
+        if let Object::Memory { layout } = object {
             with(|world| world.taken -= layout.size() as u64);
             // SAFETY: allocated with this layout, freed once.
             unsafe { dealloc(memory.cast(), layout) };

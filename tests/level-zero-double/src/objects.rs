@@ -45,8 +45,5 @@ pub(crate) enum Object {
     Kernel(Kernel),
     Log(String),
     /// Memory of the device or of the host.
-    Memory {
-        layout: Layout,
-        is_device: bool,
-    },
+    Memory { layout: Layout },
 }
