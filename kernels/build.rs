@@ -15,7 +15,7 @@ fn host() {
             println!("cargo::rerun-if-changed={}", entry.path().display());
         }
     }
-    for wave in ["32", "64"] {
+    for wave in ["8", "16", "32", "64"] {
         cc::Build::new()
             .cpp(true)
             .std("c++17")
