@@ -93,10 +93,15 @@ fn assert_rows_alike(gguf: &Arc<Gguf>, tokens: &[u32], widths: &[usize]) {
         let sequence = engine.new_sequence().expect("a free sequence");
         for &width in widths {
             engine.clear_sequence(sequence);
-            let found: Vec<_> = logits(&mut engine, sequence, tokens, width).iter().map(|row| bits(row)).collect();
+            let found: Vec<_> =
+                logits(&mut engine, sequence, tokens, width).iter().map(|row| bits(row)).collect();
             let expected = first.get_or_insert_with(|| found.clone());
             let differs = expected.iter().zip(&found).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "{chip}: runs of {width} rows differ from {} at this row", DEVICES[0].1);
+            assert_eq!(
+                differs, None,
+                "{chip}: runs of {width} rows differ from {} at this row",
+                DEVICES[0].1
+            );
         }
     }
 }

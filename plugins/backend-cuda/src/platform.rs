@@ -4,8 +4,8 @@ use crate::driver::{CudaDriver, NEEDED_VERSION, NoCuda, failure};
 use paceline_gpu::capabilities::{GRAPHS, OVERLAP, PROFILE};
 use paceline_gpu::driver::{DeviceFacts, Driver, DriverError, DriverResult};
 use paceline_gpu::{Images, NoDriver, Platform};
-use paceline_kernels::params::linear::cuda_shared_bytes;
 use paceline_kernels::images::cuda;
+use paceline_kernels::params::linear::cuda_shared_bytes;
 use paceline_plugin_api::settings::Setting;
 use paceline_plugin_api::{Error, ErrorKind};
 
