@@ -8,13 +8,53 @@ pub(super) const IMAGES: &[super::Packed] = &[
     },
     super::Packed {
         module: "base",
+        architecture: "gfx908",
+        bytes: include_bytes!("hip/base.gfx908.z"),
+    },
+    super::Packed {
+        module: "base",
+        architecture: "gfx90a",
+        bytes: include_bytes!("hip/base.gfx90a.z"),
+    },
+    super::Packed {
+        module: "base",
+        architecture: "gfx942",
+        bytes: include_bytes!("hip/base.gfx942.z"),
+    },
+    super::Packed {
+        module: "base",
         architecture: "gfx1030",
         bytes: include_bytes!("hip/base.gfx1030.z"),
     },
     super::Packed {
         module: "base",
+        architecture: "gfx1031",
+        bytes: include_bytes!("hip/base.gfx1031.z"),
+    },
+    super::Packed {
+        module: "base",
+        architecture: "gfx1100",
+        bytes: include_bytes!("hip/base.gfx1100.z"),
+    },
+    super::Packed {
+        module: "base",
         architecture: "gfx1101",
         bytes: include_bytes!("hip/base.gfx1101.z"),
+    },
+    super::Packed {
+        module: "base",
+        architecture: "gfx1102",
+        bytes: include_bytes!("hip/base.gfx1102.z"),
+    },
+    super::Packed {
+        module: "base",
+        architecture: "gfx1151",
+        bytes: include_bytes!("hip/base.gfx1151.z"),
+    },
+    super::Packed {
+        module: "base",
+        architecture: "gfx1200",
+        bytes: include_bytes!("hip/base.gfx1200.z"),
     },
     super::Packed {
         module: "base",
@@ -28,13 +68,53 @@ pub(super) const IMAGES: &[super::Packed] = &[
     },
     super::Packed {
         module: "products",
+        architecture: "gfx908",
+        bytes: include_bytes!("hip/products.gfx908.z"),
+    },
+    super::Packed {
+        module: "products",
+        architecture: "gfx90a",
+        bytes: include_bytes!("hip/products.gfx90a.z"),
+    },
+    super::Packed {
+        module: "products",
+        architecture: "gfx942",
+        bytes: include_bytes!("hip/products.gfx942.z"),
+    },
+    super::Packed {
+        module: "products",
         architecture: "gfx1030",
         bytes: include_bytes!("hip/products.gfx1030.z"),
     },
     super::Packed {
         module: "products",
+        architecture: "gfx1031",
+        bytes: include_bytes!("hip/products.gfx1031.z"),
+    },
+    super::Packed {
+        module: "products",
+        architecture: "gfx1100",
+        bytes: include_bytes!("hip/products.gfx1100.z"),
+    },
+    super::Packed {
+        module: "products",
         architecture: "gfx1101",
         bytes: include_bytes!("hip/products.gfx1101.z"),
+    },
+    super::Packed {
+        module: "products",
+        architecture: "gfx1102",
+        bytes: include_bytes!("hip/products.gfx1102.z"),
+    },
+    super::Packed {
+        module: "products",
+        architecture: "gfx1151",
+        bytes: include_bytes!("hip/products.gfx1151.z"),
+    },
+    super::Packed {
+        module: "products",
+        architecture: "gfx1200",
+        bytes: include_bytes!("hip/products.gfx1200.z"),
     },
     super::Packed {
         module: "products",
@@ -64,6 +144,8 @@ pub(super) const ENTRIES: &[(&str, &str)] = &[
     ("glu", "base"),
     ("glu_quantize", "base"),
     ("heads_to_cache", "base"),
+    ("items_norm_quantize", "base"),
+    ("join_quantize", "base"),
     ("kv_append", "base"),
     ("l2_norm_long", "base"),
     ("l2_norm_short", "base"),

@@ -15,6 +15,9 @@ typedef float kn_f4 __attribute__((ext_vector_type(4))); typedef kn_u32 kn_u4 __
 #define KN_UNROLL _Pragma("unroll")
 #define KN_UNROLL_BY(n) _Pragma(KN_TEXT(unroll n))
 #define KN_TEXT(x) #x
+KN_FN kn_u32 kn_here(kn_u32 x) { asm volatile("" : "+v"(x)); return x; }
+#define KN_HERE(x) kn_here(x)
+#define KN_SETTLE() __builtin_amdgcn_sched_barrier(0)
 KN_FN void kn_begin() {}
 KN_FN kn_u32 kn_thread() { return __builtin_amdgcn_workitem_id_x(); }
 KN_FN kn_u32 kn_group_x() { return __builtin_amdgcn_workgroup_id_x(); }

@@ -1,5 +1,5 @@
-/* OpenCL C 3.0 for SPIR-V: Level Zero and OpenCL drivers. Sub-groups have 32 lanes. */
-#pragma OPENCL EXTENSION cl_khr_subgroups : enable
+/* OpenCL C 1.2 for SPIR-V: Level Zero and OpenCL drivers. Sub-groups have 8, 16 or 32 lanes: whoever loads a kernel
+ * writes the width into its execution mode and into the specialisation constant 0. */
 #pragma OPENCL FP_CONTRACT OFF
 typedef uchar kn_u8;
 typedef char kn_i8;
@@ -38,10 +38,23 @@ KN_FN kn_i32 kn_dot4(kn_i32 a, kn_i32 b, kn_i32 c) {
     return c + (int)x.s0 * y.s0 + (int)x.s1 * y.s1 + (int)x.s2 * y.s2 + (int)x.s3 * y.s3;
 }
 /* Of cl_intel_subgroups; declared here, since not every compiler's header has them. */
-float __attribute__((overloadable, convergent)) intel_sub_group_shuffle_xor(float, kn_u32);
 kn_u32 __attribute__((overloadable, convergent)) intel_sub_group_shuffle_xor(kn_u32, kn_u32);
-KN_FN float kn_xor_f32(float v, kn_u32 mask) { return intel_sub_group_shuffle_xor(v, mask); }
-KN_FN kn_u32 kn_xor_u32(kn_u32 v, kn_u32 mask) { return intel_sub_group_shuffle_xor(v, mask); }
+kn_u32 __attribute__((const)) __spirv_SpecConstant(kn_i32, kn_u32);
+/* A word for each thread of a group; prelude/exchange.ll has it, since OpenCL C has such memory in kernels alone. */
+KN_LOCAL kn_u32 *kn_exchange(void);
+/* Lanes that are farther apart than a sub-group is wide meet in local memory: with barriers, so all threads of a group
+ * come here together. A row of 32 lanes is a row of threads whatever the width. */
+KN_FN kn_u32 kn_xor_u32(kn_u32 v, kn_u32 mask) {
+    if (mask < 8u || mask < __spirv_SpecConstant(0, 32u)) return intel_sub_group_shuffle_xor(v, mask);
+    KN_LOCAL kn_u32 *words = kn_exchange();
+    const kn_u32 me = (kn_u32)get_local_id(0);
+    words[me] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const kn_u32 other = words[me ^ mask];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return other;
+}
+KN_FN float kn_xor_f32(float v, kn_u32 mask) { return as_float(kn_xor_u32(as_uint(v), mask)); }
 KN_FN kn_u32 kn_add_shared(KN_LOCAL kn_u32 *at, kn_u32 v) { return atomic_add((volatile __local kn_u32 *)at, v); }
 KN_FN kn_f4 kn_load4(KN_GLOBAL const float *at) { return *(__global const kn_f4 *)at; }
 KN_FN void kn_store4(KN_GLOBAL float *at, kn_f4 v) { *(__global kn_f4 *)at = v; }

@@ -95,11 +95,31 @@ pub mod cuda {
 #[cfg(feature = "hip")]
 pub mod hip {
     use super::{Image, hip_packed as packed};
+    use std::sync::OnceLock;
 
-    /// All modules for an architecture such as `gfx1101`; none if there are no images for it.
-    pub fn images(architecture: &str) -> Option<Vec<Image>> {
-        let images = super::of_architecture(packed::IMAGES, architecture);
+    /// The targets that there are images for, such as `gfx1101`.
+    pub fn targets() -> &'static [&'static str] {
+        static TARGETS: OnceLock<Vec<&'static str>> = OnceLock::new();
+        TARGETS.get_or_init(|| {
+            let mut targets = Vec::new();
+            for image in packed::IMAGES {
+                if !targets.contains(&image.architecture) {
+                    targets.push(image.architecture);
+                }
+            }
+            targets
+        })
+    }
+
+    /// All modules for exactly this target; none if there are no images for it.
+    pub fn images(target: &str) -> Option<Vec<Image>> {
+        let images = super::of_architecture(packed::IMAGES, target);
         (!images.is_empty()).then_some(images)
+    }
+
+    /// All kernels, each with its module.
+    pub fn entries() -> &'static [(&'static str, &'static str)] {
+        packed::ENTRIES
     }
 
     /// The module that has a kernel.
@@ -116,6 +136,11 @@ pub mod spirv {
     /// All modules.
     pub fn images() -> Vec<Image> {
         super::of_architecture(packed::IMAGES, "spirv")
+    }
+
+    /// All kernels, each with its module.
+    pub fn entries() -> &'static [(&'static str, &'static str)] {
+        packed::ENTRIES
     }
 
     /// The module that has a kernel.

@@ -274,7 +274,9 @@ fn compare_kernels(
     on_matrix_units: bool,
 ) {
     let mut known: Option<Vec<u32>> = None;
-    for wave in WAVES {
+    // Matrix units want a team in one wave. Narrow waves meet at other barriers, which the shape has nothing to do with.
+    let has_narrow = !on_matrix_units && ["f16", "q8_0 and f16", "all of it"].contains(&name);
+    for wave in WAVES.into_iter().filter(|&wave| wave >= 32 || has_narrow) {
         let memory = Memory::new(shape);
         memory.append(shape, first, wave);
         memory.append(shape, second, wave);

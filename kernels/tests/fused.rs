@@ -48,7 +48,9 @@ fn rows(width: usize, random: &mut Random) -> Buffer {
 #[test]
 fn a_norm_that_is_quantised_has_the_bits_of_two_launches() {
     for width in WIDTHS {
-        for (wave, (with_sum, with_weight)) in WAVES.into_iter().zip([(true, false), (false, true)]) {
+        for (wave, (with_sum, with_weight)) in
+            WAVES.into_iter().zip([(true, false), (false, true), (true, true)])
+        {
             let mut random = Random::named(width as u64, "norm");
             let (x, y) = (rows(width, &mut random), rows(width, &mut random));
             let weight = Buffer::of_floats(&random.floats(width, 1.0));

@@ -151,6 +151,9 @@ extern "C" {
 // Blocks of 256 in 210 bytes.
 #define PACELINE_TYPE_Q6_K 14
 
+// Blocks of 32 in 18 bytes, with a table of levels.
+#define PACELINE_TYPE_IQ4_NL 20
+
 // 32-bit integers.
 #define PACELINE_TYPE_I32 26
 
@@ -159,6 +162,9 @@ extern "C" {
 
 // The upper half of 32-bit numbers.
 #define PACELINE_TYPE_BF16 30
+
+// Blocks of 32 in 17 bytes: 4-bit floats with a power of two.
+#define PACELINE_TYPE_MXFP4 39
 
 // The first id that a plugin may declare for a weight type of its own; GGUF numbers its types below.
 #define PACELINE_TYPE_FIRST_DECLARED 64

@@ -132,9 +132,11 @@ fn constants() -> Vec<(&'static str, i64)> {
         ("PACELINE_TYPE_Q4_K", abi::TYPE_Q4_K.into()),
         ("PACELINE_TYPE_Q5_K", abi::TYPE_Q5_K.into()),
         ("PACELINE_TYPE_Q6_K", abi::TYPE_Q6_K.into()),
+        ("PACELINE_TYPE_IQ4_NL", abi::TYPE_IQ4_NL.into()),
         ("PACELINE_TYPE_I32", abi::TYPE_I32.into()),
         ("PACELINE_TYPE_I64", abi::TYPE_I64.into()),
         ("PACELINE_TYPE_BF16", abi::TYPE_BF16.into()),
+        ("PACELINE_TYPE_MXFP4", abi::TYPE_MXFP4.into()),
         ("PACELINE_TYPE_FIRST_DECLARED", abi::TYPE_FIRST_DECLARED.into()),
     ]
 }

@@ -82,7 +82,7 @@ fn options_that_cannot_be_honoured_are_named() {
     );
     insta::assert_snapshot!(
         refused(options(&[("level", "sse2")])),
-        @"backend `cpu`: opening device 0: setting `level` cannot be `sse2`; it takes one of auto, scalar, avx2, avx512-vnni"
+        @"backend `cpu`: opening device 0: setting `level` cannot be `sse2`; it takes one of auto, scalar, avx2, avx512-vnni, neon"
     );
     insta::assert_snapshot!(
         refused(EngineOptions { device: 3, ..options(&[]) }),
@@ -93,8 +93,8 @@ fn options_that_cannot_be_honoured_are_named() {
         @"context cannot be 0; it takes 1 to 1073741824"
     );
     insta::assert_snapshot!(
-        refused(EngineOptions { kv_types: [DType::Q4_0; 2], ..options(&[]) }),
-        @"model in memory: backend `cpu` cannot run it: kv_append: a KV cache of q4_0 has no kernel; f32, f16 and q8_0 have"
+        refused(EngineOptions { kv_types: [DType::BF16; 2], ..options(&[]) }),
+        @"model in memory: backend `cpu` cannot run it: kv_append: a KV cache of bf16 has no kernel; f32, f16, q8_0, q5_1, q5_0, q4_1 and q4_0 have"
     );
 }
 

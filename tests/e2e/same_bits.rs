@@ -6,7 +6,7 @@ use paceline_plugin_api::graph::DType;
 use paceline_tests::engines::{
     bits, builtin_cpu, engine_at, engine_of, last_logits, library_cpu, logits, options,
 };
-use paceline_tests::random_model::RandomModel;
+use paceline_tests::random_model::{RandomExperts, RandomModel, WeightTypes};
 use paceline_tests::test_models::demo_q8_path;
 
 /// Some token ids of a vocabulary, always the same.
@@ -22,8 +22,28 @@ fn engines(options: &EngineOptions) -> Vec<(String, Engine)> {
         let model = RandomModel { weights: weight_type.into(), ..RandomModel::wide() };
         (format!("random {weight_type}"), engine_of(model.to_bytes(), &backend, options.clone()))
     });
+    // The types of 32 elements beside these, a different one for each kind of matrix, and experts.
+    let mixed = RandomModel {
+        weights: WeightTypes::ByName(mixed_type),
+        experts: Some(RandomExperts { count: 8, used: 3, inner: 64, shared: 96 }),
+        ..RandomModel::default()
+    };
+    let mixed =
+        ("random experts of mixed types".to_owned(), engine_of(mixed.to_bytes(), &backend, options.clone()));
     let demo = engine_at(&demo_q8_path(), &backend, options.clone());
-    [("demo q8_0".to_owned(), demo)].into_iter().chain(random).collect()
+    [("demo q8_0".to_owned(), demo)].into_iter().chain(random).chain([mixed]).collect()
+}
+
+fn mixed_type(tensor: &str) -> DType {
+    let types = [
+        ("ffn_down", DType::MXFP4),
+        ("ffn_", DType::IQ4_NL),
+        ("attn_q", DType::Q5_0),
+        ("attn_", DType::Q5_1),
+        ("ssm_", DType::Q4_1),
+        ("token_embd", DType::Q5_1),
+    ];
+    types.into_iter().find(|(part, _)| tensor.contains(part)).map_or(DType::Q4_1, |(_, dtype)| dtype)
 }
 
 #[test]
@@ -55,6 +75,23 @@ fn every_row_of_a_run_is_as_if_alone() {
                     assert!(bits(a) == bits(b), "{name}, KV {kv_type}: row {row} in parts of {part}");
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn rows_are_as_if_alone_over_caches_of_few_bits() {
+    for kv_types in [[DType::Q5_1, DType::Q4_1], [DType::Q5_0, DType::Q4_0]] {
+        let options = EngineOptions { kv_types, ..options(&[]) };
+        let mut engine = engine_at(&demo_q8_path(), &builtin_cpu(), options);
+        // Several blocks of the cache, the last of them not full.
+        let tokens = tokens(530, engine.model().shape().vocabulary);
+        let sequence = engine.new_sequence().unwrap();
+        let expected = bits(&last_logits(&mut engine, sequence, &tokens, 1));
+        for part in [5, 16, 128] {
+            engine.clear_sequence(sequence);
+            let found = bits(&last_logits(&mut engine, sequence, &tokens, part));
+            assert!(found == expected, "{kv_types:?}: parts of {part} rows give other logits");
         }
     }
 }

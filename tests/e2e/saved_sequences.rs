@@ -4,6 +4,7 @@ use paceline_engine::{
     Engine, EngineOptions, GenerationOptions, Rows, Sampler, SamplerOptions, SequenceId, StrategyOptions,
     Want,
 };
+use paceline_plugin_api::graph::DType;
 use paceline_tests::engines::{bits, builtin_cpu};
 use paceline_tests::strategies::{drafter, engine_at, rollback};
 use paceline_tests::test_models::demo_q8_path;
@@ -24,6 +25,10 @@ enum Kept {
 const ALL: [Kept; 3] = [Kept::InPlace, Kept::Snapshots, Kept::Records];
 
 fn engine(kept: Kept) -> Engine {
+    engine_with(kept, [DType::F16; 2])
+}
+
+fn engine_with(kept: Kept, kv_types: [DType; 2]) -> Engine {
     let drafters = vec![drafter("ngram-adaptive", &[]), drafter("mtp-chain", &[("depth", "4")])];
     let strategies = match kept {
         Kept::InPlace => StrategyOptions::default(),
@@ -35,8 +40,13 @@ fn engine(kept: Kept) -> Engine {
             ..StrategyOptions::default()
         },
     };
-    let options =
-        EngineOptions { context: Some(1024), sequences: 2, microbatch: 64, ..EngineOptions::default() };
+    let options = EngineOptions {
+        context: Some(1024),
+        sequences: 2,
+        microbatch: 64,
+        kv_types,
+        ..EngineOptions::default()
+    };
     engine_at(&demo_q8_path(), &builtin_cpu(), options, &strategies)
 }
 
@@ -69,6 +79,30 @@ fn continuation(engine: &mut Engine, sequence: SequenceId) -> Vec<Vec<u32>> {
         bits(engine.run(&rows, Want::Logits).unwrap().logits(0).unwrap())
     };
     tokens(4, 900).into_iter().map(step).collect()
+}
+
+#[test]
+fn caches_of_few_bits_are_saved_and_restored() {
+    let text = tokens(300, 1);
+    let all = [[DType::Q5_1, DType::Q4_1], [DType::Q5_0, DType::Q4_0]];
+    for kv_types in all {
+        let mut source = engine_with(Kept::InPlace, kv_types);
+        let sequence = source.new_sequence().unwrap();
+        source.prompt(sequence, &text, Want::Ids, &mut |_| {}).unwrap();
+        let saved = source.save_sequence(sequence).unwrap();
+        let expected = continuation(&mut source, sequence);
+        let mut target = engine_with(Kept::Records, kv_types);
+        let other = target.new_sequence().unwrap();
+        target.prompt(other, &tokens(400, 5), Want::Ids, &mut |_| {}).unwrap();
+        let restored = target.new_sequence().unwrap();
+        target.restore_sequence(restored, &saved).unwrap();
+        assert!(continuation(&mut target, restored) == expected, "{kv_types:?}");
+        for foreign in all.into_iter().filter(|other| *other != kv_types) {
+            let mut target = engine_with(Kept::InPlace, foreign);
+            let sequence = target.new_sequence().unwrap();
+            assert!(target.restore_sequence(sequence, &saved).is_err(), "{kv_types:?} as {foreign:?}");
+        }
+    }
 }
 
 #[test]

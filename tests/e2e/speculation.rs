@@ -147,6 +147,13 @@ fn random(name: &'static str, weights: DType) -> Subject {
     Subject { name, gguf: Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap()), draft: None, prompts }
 }
 
+fn experts() -> Subject {
+    let model = RandomModel::variant("experts-q8-0").expect("there is such a variant");
+    let prompts = (1..3).map(|seed| model.tokens(20 * seed as usize, seed)).collect();
+    let gguf = Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap());
+    Subject { name: "experts", gguf, draft: None, prompts }
+}
+
 fn context(kv_type: DType, sequences: u32) -> EngineOptions {
     // In the long tests every processor has an engine of its own.
     let settings: &[(&str, &str)] = if wants_long_tests() { &[("threads", "1")] } else { &[] };
@@ -215,9 +222,13 @@ fn the_demo_says_the_same_with_every_strategy() {
 #[test]
 fn quantised_caches_do_not_change_that() {
     let subject = demo();
-    let step = if wants_long_tests() { 1 } else { 4 };
-    let ways: Vec<Way> = ways(&subject).into_iter().step_by(step).collect();
-    check_all_ways(&subject, DType::Q8_0, &ways, length(32));
+    let ways = ways(&subject);
+    for (number, kv_type) in [DType::Q8_0, DType::Q5_1, DType::Q4_0].into_iter().enumerate() {
+        // Every sixth way, for each type others.
+        let some = || ways.iter().skip(2 * number).step_by(6).cloned().collect();
+        let ways: Vec<Way> = if wants_long_tests() { ways.clone() } else { some() };
+        check_all_ways(&subject, kv_type, &ways, length(32));
+    }
 }
 
 /// Nothing that a random model's block drafts is right, and its texts fall into loops: only rejections, and copies.
@@ -233,6 +244,12 @@ fn random_models_say_the_same_with_every_strategy() {
         }
         check_all_ways(&subject, DType::F16, &ways, length(32));
     }
+    let subject = experts();
+    let mut ways = ways(&subject);
+    if !wants_long_tests() {
+        ways = ways.into_iter().skip(3).step_by(5).collect();
+    }
+    check_all_ways(&subject, DType::F16, &ways, length(32));
 }
 
 #[test]

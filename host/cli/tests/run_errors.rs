@@ -194,7 +194,7 @@ fn a_type_that_keys_and_values_cannot_have() {
     exit 2
     --- stdout
     --- stderr
-    error: invalid value 'banana' for '--kv-type <TYPE>': it must be f16, f32 or q8_0, or two of them with `/` between, as in `q8_0/f16`
+    error: invalid value 'banana' for '--kv-type <TYPE>': it must be one of f16, f32, q8_0, q5_1, q5_0, q4_1, q4_0, or two of them with `/` between, as in `q8_0/f16`
 
     For more information, try '--help'.
     ");

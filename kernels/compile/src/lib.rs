@@ -1,11 +1,14 @@
 //! Which sources make which modules for which target, and a hash of them, by which stale images are found.
 
+use paceline_kernels::tuning::Tuning;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 pub mod nvrtc;
 pub mod offline;
+pub mod resources;
+pub mod spirv;
 
 /// A target of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +38,10 @@ impl Target {
     pub fn architectures(self) -> &'static [&'static str] {
         match self {
             Self::Cuda => &["compute_80", "sm_80", "sm_90", "sm_100"],
-            Self::Hip => &["gfx906", "gfx1030", "gfx1101", "gfx1201"],
+            Self::Hip => &[
+                "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1031", "gfx1100", "gfx1101",
+                "gfx1102", "gfx1151", "gfx1200", "gfx1201",
+            ],
             Self::Spirv => &["spirv"],
         }
     }
@@ -57,23 +63,28 @@ impl Target {
                 "--cuda-device-only",
                 "-nogpuinc",
                 "-nogpulib",
+                // Read by the runtimes of ROCm 5 to 7; the next version only by newer ones.
+                "-mcode-object-version=4",
                 "-O3",
                 "-ffp-contract=off",
                 "-fno-math-errno",
                 "-fhip-fp32-correctly-rounded-divide-sqrt",
                 "--no-gpu-bundle-output",
             ],
-            // The translator to SPIR-V fails on what the optimiser makes of loops; device compilers optimise again.
+            // Without generic pointers, which cost a device something, and without vectors of the optimiser's own.
             Self::Spirv => &[
-                "-c",
+                "-S",
                 "-target",
                 "spir64",
                 "-x",
                 "cl",
-                "-cl-std=CL3.0",
-                "-O0",
+                "-cl-std=CL1.2",
+                "-O2",
+                "-fno-vectorize",
+                "-fno-slp-vectorize",
                 "-ffp-contract=off",
                 "-cl-fp32-correctly-rounded-divide-sqrt",
+                "-Wno-pass-failed",
                 "-emit-llvm",
             ],
         }
@@ -89,6 +100,7 @@ impl Target {
         let module = |name: &'static str, parts: &[&[&'static str]]| Module {
             name,
             files: [&[prelude, "include/params.h", "math.kn"], parts.concat().as_slice()].concat(),
+            linked: (self == Self::Spirv).then_some("prelude/exchange.ll"),
         };
         let base = module("base", &[BASE]);
         match self {
@@ -128,6 +140,8 @@ pub struct Module {
     pub name: &'static str,
     /// Files in the folder of the kernels, the prelude first.
     pub files: Vec<&'static str>,
+    /// A file of LLVM's language that is linked with them.
+    pub linked: Option<&'static str>,
 }
 
 impl Module {
@@ -146,16 +160,26 @@ impl Module {
         Ok(text)
     }
 
-    /// Hash of what its images are made from: sources, flags and architectures.
+    /// Hash of what its images are made from: sources, flags, architectures and their tuning.
     ///
     /// # Errors
     /// A file that cannot be read.
     pub fn hash(&self, target: Target) -> Result<String, String> {
         let mut hash = Sha256::new();
         hash.update(self.text()?);
+        if let Some(file) = self.linked {
+            let path = folder().join(file);
+            hash.update(std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?);
+        }
         for word in target.flags().iter().chain(target.architectures()) {
             hash.update(word);
             hash.update([0]);
+        }
+        if target == Target::Hip {
+            for word in target.architectures().iter().flat_map(|chip| Tuning::of(chip).defines()) {
+                hash.update(word);
+                hash.update([0]);
+            }
         }
         Ok(hash.finalize().iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");

@@ -1,7 +1,7 @@
-//! `paceline-kernels-compile cuda --nvrtc FOLDER`, `hip`, `spirv`, `header`: makes the files that are checked in.
+//! `paceline-kernels-compile cuda --nvrtc FOLDER`, `hip`, `spirv`, `header`, `resources`: makes the files that are checked in.
 
 use clap::{Parser, Subcommand};
-use paceline_kernels_compile::{Target, folder, nvrtc, offline, write_images};
+use paceline_kernels_compile::{Target, folder, nvrtc, offline, resources, write_images};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,6 +26,13 @@ enum What {
     Spirv,
     /// `include/params.h`, from the structures in Rust
     Header,
+    /// `images/hip.resources.md`, from the images for AMD that this program was built with
+    Resources,
+}
+
+fn write(file: &str, text: &str) -> Result<(), String> {
+    let path = folder().join(file);
+    std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn run(what: &What) -> Result<(), String> {
@@ -37,11 +44,8 @@ fn run(what: &What) -> Result<(), String> {
             .and_then(|compiled| write_images(Target::Hip, &compiled)),
         What::Spirv => offline::compile_all(Target::Spirv, &scratch)
             .and_then(|compiled| write_images(Target::Spirv, &compiled)),
-        What::Header => {
-            let path = folder().join("include/params.h");
-            std::fs::write(&path, paceline_kernels::header::params_h())
-                .map_err(|error| format!("{}: {error}", path.display()))
-        }
+        What::Header => write("include/params.h", &paceline_kernels::header::params_h()),
+        What::Resources => resources::hip_markdown().and_then(|text| write("images/hip.resources.md", &text)),
     };
     if scratch.exists() {
         std::fs::remove_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;

@@ -1,6 +1,7 @@
 //! clang and llvm-spirv as programs: code objects for AMD, SPIR-V for Intel.
 
 use crate::{Compiled, CompiledModule, Image, Module, Target, known_images};
+use paceline_kernels::tuning::Tuning;
 use std::path::Path;
 use std::process::Command;
 
@@ -37,12 +38,10 @@ fn entries(preprocessed: &str) -> Vec<String> {
 pub fn hip(module: &Module, architecture: &str, scratch: &Path) -> Result<Vec<u8>, String> {
     let (source, object) = (scratch.join("kernels.hip"), scratch.join("kernels.hsaco"));
     std::fs::write(&source, module.text()?).map_err(|error| error.to_string())?;
-    // Chips from gfx10 on have waves of 32 lanes, older ones of 64.
-    let wave = if architecture.starts_with("gfx9") { 64 } else { 32 };
     run(Command::new("clang-19")
         .args(Target::Hip.flags())
         .arg(format!("--offload-arch={architecture}"))
-        .arg(format!("-DKN_WAVE={wave}"))
+        .args(Tuning::of(architecture).defines())
         .arg("-o")
         .args([&object, &source]))?;
     std::fs::read(&object).map_err(|error| error.to_string())
@@ -53,15 +52,31 @@ pub fn hip(module: &Module, architecture: &str, scratch: &Path) -> Result<Vec<u8
 /// # Errors
 /// What the programs say.
 pub fn spirv(module: &Module, scratch: &Path) -> Result<Vec<u8>, String> {
-    let [source, bitcode, binary] =
-        ["kernels.cl", "kernels.bc", "kernels.spv"].map(|name| scratch.join(name));
-    std::fs::write(&source, module.text()?).map_err(|error| error.to_string())?;
-    run(Command::new("clang-15").args(Target::Spirv.flags()).arg("-o").args([&bitcode, &source]))?;
+    let [source, text, bitcode, linked, binary] =
+        ["kernels.cl", "kernels.ll", "kernels.bc", "linked.bc", "kernels.spv"].map(|name| scratch.join(name));
+    let failed = |error: std::io::Error| format!("{}: {error}", scratch.display());
+    std::fs::write(&source, module.text()?).map_err(failed)?;
+    let bitcode_of = |from: &Path, to: &Path| {
+        let flags = ["-c", "-target", "spir64", "-x", "ir", "-emit-llvm", "-Xclang", "-disable-llvm-passes"];
+        run(Command::new("clang-15").args(flags).arg("-o").args([to, from]))
+    };
+    let mut clang = Command::new("clang-15");
+    clang.args(Target::Spirv.flags());
+    if let Some(file) = module.linked {
+        bitcode_of(&crate::folder().join(file), &linked)?;
+        clang.args(["-Xclang", "-mlink-builtin-bitcode", "-Xclang"]).arg(&linked);
+    }
+    run(clang.arg("-o").args([&text, &source]))?;
+    let plain = std::fs::read_to_string(&text).map_err(failed)?;
+    std::fs::write(&text, crate::spirv::translatable(&plain)?).map_err(failed)?;
+    bitcode_of(&text, &bitcode)?;
     run(Command::new("llvm-spirv-15")
         .args(["--spirv-max-version=1.2", "--spirv-ext=+SPV_INTEL_subgroups", "-o"])
         .args([&binary, &bitcode]))?;
+    let ordered = crate::spirv::ordered(&std::fs::read(&binary).map_err(failed)?)?;
+    std::fs::write(&binary, &ordered).map_err(failed)?;
     run(Command::new("spirv-val").args(["--target-env", "opencl2.2"]).arg(&binary))?;
-    std::fs::read(&binary).map_err(|error| error.to_string())
+    Ok(ordered)
 }
 
 /// Images of all modules and architectures of a target, and the kernels of each module.

@@ -1,6 +1,7 @@
 //! Images are made from the sources that are here.
 
-use paceline_kernels_compile::{Target, folder};
+use paceline_kernels::sources;
+use paceline_kernels_compile::{Target, folder, resources};
 
 #[test]
 fn images_are_fresh() {
@@ -22,6 +23,27 @@ fn images_are_fresh() {
             target.name()
         );
     }
+}
+
+/// Whoever compiles the kernels for AMD at run time compiles what the images are made from, in the same way.
+#[test]
+fn embedded_sources_are_those_of_the_images() {
+    let embedded: Vec<_> = sources::hip_modules().map(|(name, text)| (name, text.to_owned())).collect();
+    let modules = Target::Hip.modules();
+    let own: Vec<_> = modules.iter().map(|it| (it.name, it.text().expect("sources can be read"))).collect();
+    assert_eq!(embedded.len(), own.len());
+    for (embedded, own) in embedded.iter().zip(&own) {
+        assert!(embedded == own, "src/sources.rs has another text for `{}` than src/lib.rs here", own.0);
+    }
+    assert!(sources::HIP_FLAGS.iter().all(|flag| Target::Hip.flags().contains(flag)));
+}
+
+#[test]
+fn the_table_of_registers_is_fresh() {
+    let known =
+        std::fs::read_to_string(folder().join("images/hip.resources.md")).expect("the table is there");
+    let fresh = resources::hip_markdown().expect("images can be read");
+    assert_eq!(known, fresh, "the table is stale: run `paceline-kernels-compile resources`");
 }
 
 /// Kernels of a target, from the table of its images.

@@ -50,11 +50,15 @@ pub const TYPE_Q4_K: u32 = 12;
 pub const TYPE_Q5_K: u32 = 13;
 /// Blocks of 256 in 210 bytes.
 pub const TYPE_Q6_K: u32 = 14;
+/// Blocks of 32 in 18 bytes, with a table of levels.
+pub const TYPE_IQ4_NL: u32 = 20;
 /// 32-bit integers.
 pub const TYPE_I32: u32 = 26;
 /// 64-bit integers.
 pub const TYPE_I64: u32 = 27;
 /// The upper half of 32-bit numbers.
 pub const TYPE_BF16: u32 = 30;
+/// Blocks of 32 in 17 bytes: 4-bit floats with a power of two.
+pub const TYPE_MXFP4: u32 = 39;
 /// The first id that a plugin may declare for a weight type of its own; GGUF numbers its types below.
 pub const TYPE_FIRST_DECLARED: u32 = 64;

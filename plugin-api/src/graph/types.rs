@@ -20,9 +20,11 @@ const KNOWN: &[(DType, &str, u32, u32)] = &[
     (DType::Q4_K, "q4_K", 256, 144),
     (DType::Q5_K, "q5_K", 256, 176),
     (DType::Q6_K, "q6_K", 256, 210),
+    (DType::IQ4_NL, "iq4_nl", 32, 18),
     (DType::I32, "i32", 1, 4),
     (DType::I64, "i64", 1, 8),
     (DType::BF16, "bf16", 1, 2),
+    (DType::MXFP4, "mxfp4", 32, 17),
 ];
 
 #[allow(missing_docs, non_upper_case_globals)]
@@ -37,9 +39,11 @@ impl DType {
     pub const Q4_K: DType = DType(abi::TYPE_Q4_K);
     pub const Q5_K: DType = DType(abi::TYPE_Q5_K);
     pub const Q6_K: DType = DType(abi::TYPE_Q6_K);
+    pub const IQ4_NL: DType = DType(abi::TYPE_IQ4_NL);
     pub const I32: DType = DType(abi::TYPE_I32);
     pub const I64: DType = DType(abi::TYPE_I64);
     pub const BF16: DType = DType(abi::TYPE_BF16);
+    pub const MXFP4: DType = DType(abi::TYPE_MXFP4);
 }
 
 impl DType {

@@ -7,8 +7,7 @@ use host::backend;
 use paceline_backend_cpu::level::Level;
 use paceline_conformance::suite::{Suite, SuiteOptions};
 
-/// Operations and types that this backend must have. It lacks KV caches of the 4- and 5-bit types and weights of
-/// q4_1, q5_0 and q5_1.
+/// Operations and types that this backend must have.
 const REQUIRED: &[&str] = &[
     "embed q8_0",
     "linear f32",
@@ -16,6 +15,11 @@ const REQUIRED: &[&str] = &[
     "linear bf16",
     "linear q8_0",
     "linear q4_0",
+    "linear q4_1",
+    "linear q5_0",
+    "linear q5_1",
+    "linear iq4_nl",
+    "linear mxfp4",
     "linear q4_k",
     "linear q5_k",
     "linear q6_k",
@@ -34,6 +38,8 @@ const REQUIRED: &[&str] = &[
     "argmax",
     "top_k",
     "softmax",
+    "route",
+    "experts",
     "plan",
     "load",
     "launch",

@@ -16,7 +16,7 @@ use paceline_backend_cpu::kernels::kv::{
 };
 use paceline_backend_cpu::level::Level;
 
-const FORMATS: [CellFormat; 3] = [CellFormat::F32, CellFormat::F16, CellFormat::Q8_0];
+const FORMATS: [CellFormat; 7] = CellFormat::ALL;
 
 /// A model's layer with a context of `len` positions in scattered blocks.
 struct Context {
@@ -217,6 +217,8 @@ fn attention_with_windows_caps_sinks_and_odd_widths() {
         ((CellFormat::F32, CellFormat::F16), (6, 2), 80),
         ((CellFormat::Q8_0, CellFormat::F16), (2, 2), 256),
         ((CellFormat::F16, CellFormat::Q8_0), (8, 2), 128),
+        ((CellFormat::Q5_1, CellFormat::Q4_0), (4, 2), 64),
+        ((CellFormat::Q4_1, CellFormat::Q5_0), (3, 3), 96),
         ((CellFormat::F32, CellFormat::F32), (2, 1), 1),
         ((CellFormat::F16, CellFormat::F16), (2, 1), 33),
     ];
@@ -257,10 +259,58 @@ fn cells_round_as_their_format_says() {
                         CellFormat::Q8_0 => {
                             assert!((x - back).abs() <= largest * (0.5 / 127.0 + 5e-4), "group {group}");
                         }
+                        // A whole step: there is one quant less above the middle than below.
+                        CellFormat::Q4_0 => {
+                            assert!((x - back).abs() <= largest * (1.0 / 8.0 + 1e-3), "group {group}")
+                        }
+                        CellFormat::Q5_0 => {
+                            assert!((x - back).abs() <= largest * (1.0 / 16.0 + 1e-3), "group {group}")
+                        }
+                        // Half a step of a range of at most twice the largest.
+                        CellFormat::Q4_1 => {
+                            assert!((x - back).abs() <= largest * (1.0 / 15.0 + 2e-3), "group {group}")
+                        }
+                        CellFormat::Q5_1 => {
+                            assert!((x - back).abs() <= largest * (1.0 / 31.0 + 2e-3), "group {group}")
+                        }
                     }
                 }
             }
         }
+    }
+}
+
+/// What the formats of files mean by these bytes, element by element.
+#[test]
+fn cells_of_few_bits_are_groups_as_files_have_them() {
+    use paceline_backend_cpu::weights::{WeightType, dequantize_row};
+    let mut random = Random(10);
+    let pairs = [
+        (CellFormat::Q8_0, WeightType::Q8_0),
+        (CellFormat::Q4_0, WeightType::Q4_0),
+        (CellFormat::Q4_1, WeightType::Q4_1),
+        (CellFormat::Q5_0, WeightType::Q5_0),
+        (CellFormat::Q5_1, WeightType::Q5_1),
+    ];
+    for (format, weight) in pairs {
+        let width = 96;
+        let x = random.floats(width, 3.0);
+        let mut cells = Vec::new();
+        for level in Level::available() {
+            let mut bytes = vec![0; cache_bytes(format, 1, 1, width)];
+            let plane = KvPlane { format, heads: 1, width, bytes: SharedSlice::new(&mut bytes) };
+            let (mut back, mut expected) = (vec![0.0; width], vec![0.0; width]);
+            // SAFETY: one thread.
+            unsafe {
+                write_cell(level, &plane, 0, 0, &x);
+                read_cell(level, &plane, 0, 0, &mut back);
+            }
+            bytes.truncate(cell_bytes(format, width));
+            dequantize_row(weight, &bytes, &mut expected).unwrap();
+            assert_eq!(bits(&back), bits(&expected), "{weight} {level}");
+            cells.push(bytes);
+        }
+        assert!(cells.windows(2).all(|pair| pair[0] == pair[1]), "{weight}: levels store other bytes");
     }
 }
 

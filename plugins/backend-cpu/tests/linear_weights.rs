@@ -43,7 +43,7 @@ fn packed_size_is_the_canonical_size_of_whole_panels() {
         assert_eq!(packed_bytes(kind, 33, k), packed_bytes(kind, 48, k));
         assert_eq!(WeightType::from_gguf_id(kind.gguf_id()), Some(kind));
     }
-    assert_eq!(WeightType::from_gguf_id(3), None);
+    assert_eq!(WeightType::from_gguf_id(10), None);
 }
 
 #[test]
@@ -89,6 +89,32 @@ fn known_blocks_have_their_values() {
     let mut values = [0.0; 32];
     dequantize_row(WeightType::Q4_0, &q4_0, &mut values).unwrap();
     assert_eq!((values[0], values[16], values[1]), (-7.0, 7.0, -8.0));
+
+    let mut q4_1 = [0u8; 20];
+    (q4_1[1], q4_1[3], q4_1[4]) = (0x3c, 0xbc, 0xf1);
+    dequantize_row(WeightType::Q4_1, &q4_1, &mut values).unwrap();
+    assert_eq!((values[0], values[16], values[1]), (0.0, 14.0, -1.0));
+
+    let mut q5_0 = [0u8; 22];
+    // Fifth bits of elements 0 and 17.
+    (q5_0[1], q5_0[2], q5_0[4], q5_0[6], q5_0[7]) = (0x3c, 1, 2, 0x43, 0x20);
+    dequantize_row(WeightType::Q5_0, &q5_0, &mut values).unwrap();
+    assert_eq!((values[0], values[16], values[17], values[1]), (3.0, -12.0, 2.0, -16.0));
+
+    let mut q5_1 = [0u8; 24];
+    (q5_1[1], q5_1[3], q5_1[4], q5_1[6], q5_1[8], q5_1[9]) = (0x3c, 0x3c, 1, 2, 0x43, 0x20);
+    dequantize_row(WeightType::Q5_1, &q5_1, &mut values).unwrap();
+    assert_eq!((values[0], values[16], values[17], values[1]), (20.0, 5.0, 19.0, 1.0));
+
+    let mut iq4_nl = [0x88u8; 18];
+    (iq4_nl[0], iq4_nl[1], iq4_nl[2]) = (0, 0x3c, 0xf0);
+    dequantize_row(WeightType::Iq4Nl, &iq4_nl, &mut values).unwrap();
+    assert_eq!((values[0], values[16], values[1]), (-127.0, 113.0, 1.0));
+
+    let mut mxfp4 = [0u8; 17];
+    (mxfp4[0], mxfp4[1]) = (128, 0xf3);
+    dequantize_row(WeightType::Mxfp4, &mxfp4, &mut values).unwrap();
+    assert_eq!((values[0], values[16], values[1]), (3.0, -12.0, 0.0));
 
     let mut q4_k = [0u8; 144];
     (q4_k[1], q4_k[3]) = (0x3c, 0x3c);

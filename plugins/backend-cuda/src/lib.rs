@@ -5,6 +5,8 @@
 //!
 //! Everything else is the same for all GPUs: `paceline-gpu`.
 
+#[cfg(feature = "double")]
+pub mod double;
 mod driver;
 mod platform;
 

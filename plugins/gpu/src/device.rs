@@ -178,12 +178,13 @@ impl Shared {
 
     /// Loads the first of the forms that the driver takes.
     fn load_first<'a>(&mut self, forms: &'a [Images]) -> Result<&'a Images> {
-        let mut refused = None;
+        let (mut refused, mut not_made) = (None, String::new());
         for images in forms {
             let modules = match images.modules() {
                 Ok(modules) => modules,
                 Err(why) => {
                     tracing::info!("{}: {why}", self.label);
+                    not_made = format!(" ({why})");
                     continue;
                 }
             };
@@ -198,7 +199,7 @@ impl Shared {
         Err(match refused {
             Some(error) => error.on(&self.label, "loading the kernels"),
             None => Error::unsupported(format!(
-                "{}: this build has no kernels for the device; use a build that has them, or another device",
+                "{}: this build has no kernels for the device; use a build that has them, or another device{not_made}",
                 self.label
             )),
         })

@@ -11,6 +11,10 @@ const F16_EXPONENT_BIAS: i32 = 15;
 const F32_EXPONENT_BIAS: i32 = 127;
 /// Root mean square of the magnitudes 1 to 2, all equally likely: sqrt(7/3).
 const MANTISSA_RMS: f32 = 1.527_525;
+/// Root mean square of the levels of IQ4_NL.
+const IQ4_NL_RMS: f32 = 67.44;
+/// The same for MXFP4, whose scale is a power of two.
+const E2M1_RMS: f32 = 2.926;
 /// The scale of every part of a Q4_K or Q5_K block, chosen so that it packs into bytes that are all alike.
 const PART_SCALE: u8 = 16;
 /// The same for Q6_K. Greater ones would make the f16 unit so small that it is denormal.
@@ -20,7 +24,18 @@ const Q6_PART_SCALE: u8 = 8;
 pub(super) fn has_random_blocks(dtype: DType) -> bool {
     matches!(
         dtype,
-        DType::F16 | DType::BF16 | DType::Q8_0 | DType::Q4_0 | DType::Q4_K | DType::Q5_K | DType::Q6_K
+        DType::F16
+            | DType::BF16
+            | DType::Q8_0
+            | DType::Q4_0
+            | DType::Q4_1
+            | DType::Q5_0
+            | DType::Q5_1
+            | DType::IQ4_NL
+            | DType::MXFP4
+            | DType::Q4_K
+            | DType::Q5_K
+            | DType::Q6_K
     )
 }
 
@@ -38,6 +53,16 @@ pub(super) fn fill_blocks(dtype: DType, deviation: f32, generator: &mut Generato
         DType::Q4_0 => set_scales(bytes, 18, |block| {
             write_f16_of_any_sign(deviation / level_deviation(16), block);
         }),
+        DType::Q5_0 => set_scales(bytes, 22, |block| {
+            write_f16_of_any_sign(deviation / level_deviation(32), block);
+        }),
+        DType::IQ4_NL => set_scales(bytes, 18, |block| write_f16_of_any_sign(deviation / IQ4_NL_RMS, block)),
+        DType::Q4_1 => set_scales(bytes, 20, |block| set_scale_and_minimum(block, 16, deviation)),
+        DType::Q5_1 => set_scales(bytes, 24, |block| set_scale_and_minimum(block, 32, deviation)),
+        DType::MXFP4 => {
+            let exponent = (deviation / E2M1_RMS).log2().round() as i32 + F32_EXPONENT_BIAS;
+            set_scales(bytes, 17, |block| block[0] = exponent.max(0) as u8);
+        }
         DType::Q4_K => set_scales(bytes, 144, |block| set_part_scales(block, 16, deviation)),
         DType::Q5_K => set_scales(bytes, 176, |block| set_part_scales(block, 32, deviation)),
         DType::Q6_K => set_scales(bytes, 210, |block| {
@@ -71,6 +96,13 @@ fn set_scales(bytes: &mut [u8], block_bytes: usize, set: impl Fn(&mut [u8])) {
     bytes.chunks_exact_mut(block_bytes).for_each(set);
 }
 
+/// Q4_1 and Q5_1: value = d * level + m, with m chosen so that the mean is 0.
+fn set_scale_and_minimum(block: &mut [u8], levels: u32, deviation: f32) {
+    let unit = deviation / level_deviation(levels);
+    write_f16(unit, block);
+    write_f16(-unit * (levels - 1) as f32 / 2.0, &mut block[2..]);
+}
+
 /// Q4_K and Q5_K: value = d * 16 * level - dmin * 16, with dmin chosen so that the mean is 0.
 fn set_part_scales(block: &mut [u8], levels: u32, deviation: f32) {
     let unit = deviation / level_deviation(levels) / f32::from(PART_SCALE);
@@ -96,16 +128,14 @@ fn write_f16_of_any_sign(value: f32, bytes: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use paceline_conformance::quant::dequantize;
+    use paceline_conformance::quant::{ALL, dequantize};
 
     use super::*;
 
     #[test]
     fn values_have_the_wanted_mean_and_deviation() {
-        for dtype in
-            [DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_K, DType::Q5_K, DType::Q6_K]
-        {
-            assert!(has_random_blocks(dtype));
+        for dtype in ALL.into_iter().filter(|dtype| *dtype != DType::F32) {
+            assert!(has_random_blocks(dtype), "{dtype}");
             let (elements, block_bytes) = dtype.block().unwrap();
             let count = 1 << 16;
             let mut bytes = vec![0; (count / elements * block_bytes) as usize];

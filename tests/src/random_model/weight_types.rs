@@ -40,9 +40,13 @@ impl WeightTypes {
             WeightTypes::All(DType::F32) => 0,
             WeightTypes::All(DType::F16) => 1,
             WeightTypes::All(DType::Q4_0) => 2,
+            WeightTypes::All(DType::Q4_1) => 3,
             WeightTypes::All(DType::Q8_0) => 7,
+            WeightTypes::All(DType::Q5_0) => 8,
+            WeightTypes::All(DType::Q5_1) => 9,
             WeightTypes::Q4KM => 15,
             WeightTypes::All(DType::Q6_K) => 18,
+            WeightTypes::All(DType::IQ4_NL) => 25,
             WeightTypes::All(DType::BF16) => 32,
             WeightTypes::All(_) | WeightTypes::ByName(_) => return None,
         })

@@ -99,8 +99,8 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
 
-    /// Type of cached keys and values: f16, f32 or q8_0; two of them, as in `q8_0/f16`, for keys and for values; f16
-    /// unless it is set elsewhere
+    /// Type of cached keys and values: f16, f32, q8_0, q5_1, q5_0, q4_1 or q4_0; two of them, as in `q8_0/q5_1`, for
+    /// keys and for values; f16 unless it is set elsewhere
     #[arg(long, value_name = "TYPE")]
     pub kv_type: Option<KvTypes>,
 
@@ -124,7 +124,8 @@ pub struct PromptArgs {
 }
 
 /// Types of a KV cache that can be asked for.
-const KV_TYPES: [DType; 3] = [DType::F16, DType::F32, DType::Q8_0];
+const KV_TYPES: [DType; 7] =
+    [DType::F16, DType::F32, DType::Q8_0, DType::Q5_1, DType::Q5_0, DType::Q4_1, DType::Q4_0];
 
 /// Types of cached keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,8 +147,8 @@ impl FromStr for KvTypes {
         match (known(keys), known(values)) {
             (Some(keys), Some(values)) => Ok(Self([keys, values])),
             _ => {
-                Err("it must be f16, f32 or q8_0, or two of them with `/` between, as in `q8_0/f16`"
-                    .to_owned())
+                let names = KV_TYPES.map(|kv_type| kv_type.to_string()).join(", ");
+                Err(format!("it must be one of {names}, or two of them with `/` between, as in `q8_0/f16`"))
             }
         }
     }
@@ -188,6 +189,7 @@ mod tests {
     fn one_type_is_for_keys_and_values() {
         assert_eq!("f32".parse::<KvTypes>().unwrap().0, [DType::F32; 2]);
         assert_eq!("q8_0/f16".parse::<KvTypes>().unwrap().0, [DType::Q8_0, DType::F16]);
+        assert_eq!("q5_1/q4_0".parse::<KvTypes>().unwrap().0, [DType::Q5_1, DType::Q4_0]);
         for text in ["", "/", "banana", "f16/", "f16/f16/f16", "q4_K", "i32"] {
             assert!(text.parse::<KvTypes>().is_err(), "{text}");
         }

@@ -57,7 +57,7 @@ pub(super) fn all() -> Vec<Setting> {
         ),
         setting(
             "kv_types",
-            Takes::Pair(words(&["f16", "f32", "q8_0"])),
+            Takes::Pair(words(&["f16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"])),
             word("f16"),
             Placement,
             "",

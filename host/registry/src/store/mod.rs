@@ -119,22 +119,24 @@ impl PluginStore {
         replace: bool,
     ) -> Result<Vec<Installation>> {
         let sources = all_examined(sources)?;
-        self.changing(|store, lock| {
+        self.holding(|store, mut lock| {
             // Nothing that lies in such a folder is loaded.
             trust::check_folder(&store.folder).map_err(|fault| Error::file(&store.folder, fault))?;
             let staging = Staging::new(&store.folder).map_err(|error| store.failed("write to", error))?;
             let stage = |(source, examined): &(PathBuf, Examined)| {
-                store.stage(&staging, lock, (source, examined), prober, replace)
+                store.stage(&staging, &lock, (source, examined), prober, replace)
             };
             let installations = sources.iter().map(stage).collect::<Result<Vec<_>>>()?;
             let new: Vec<&Installed> =
                 installations.iter().filter(|it| !it.was_there).map(|it| &it.file).collect();
-            store.publish(&staging, &new)?;
-            for file in new {
+            for &file in &new {
                 lock.files.retain(|other| other.name != file.name);
                 lock.files.push(file.clone());
             }
             lock.files.sort_by(|a, b| (&a.id, &a.version).cmp(&(&b.id, &b.version)));
+            if !new.is_empty() {
+                store.publish(&staging, &new, &lock)?;
+            }
             Ok(installations)
         })
     }
@@ -282,35 +284,44 @@ impl PluginStore {
         Ok(lock.files.into_iter().map(|file| (file.clone(), check(&self.folder, &file))).collect())
     }
 
-    /// Changes the lock file, one process at a time. If `change` fails, nothing is written.
+    /// Changes the lock file. If `change` fails, nothing is written.
     fn changing<T>(&self, change: impl FnOnce(&Self, &mut Lock) -> Result<T>) -> Result<T> {
+        self.holding(|store, mut lock| {
+            let before = lock.clone();
+            let result = change(store, &mut lock)?;
+            if lock != before {
+                store.write(&lock).map_err(|error| store.failed("write to", error))?;
+            }
+            Ok(result)
+        })
+    }
+
+    /// Does something to the folder with what its lock file says, one process at a time.
+    fn holding<T>(&self, work: impl FnOnce(&Self, Lock) -> Result<T>) -> Result<T> {
         let failed = |error| self.failed("write to", error);
         staging::make_private(&self.folder).map_err(failed)?;
         let mutex = File::create(self.folder.join(MUTEX_FILE)).map_err(failed)?;
         mutex.lock().map_err(failed)?;
         staging::sweep(&self.folder);
-        let mut lock = self.lock()?;
-        let before = lock.clone();
-        let result = change(self, &mut lock)?;
-        if lock != before {
-            self.write(&lock).map_err(failed)?;
-        }
-        Ok(result)
+        work(self, self.lock()?)
     }
 
     fn write(&self, lock: &Lock) -> io::Result<()> {
-        let text = lock.text().map_err(io::Error::other)?;
         let staging = Staging::new(&self.folder)?;
-        staging.write(&text, LOCK_FILE)?;
+        staging.write(&lock.text().map_err(io::Error::other)?, LOCK_FILE)?;
         staging.publish(LOCK_FILE)
     }
 
-    /// Gives files their names, the descriptor beside each first: a library without one is no plugin. If one cannot get
-    /// its name, none does.
-    fn publish(&self, staging: &Staging, files: &[&Installed]) -> Result<()> {
-        let (new, old): (Vec<_>, Vec<_>) =
+    /// Gives files their names, the descriptor beside each first (a library without one is no plugin), and the lock file
+    /// that knows of them. If one cannot get its name, none does.
+    fn publish(&self, staging: &Staging, files: &[&Installed], lock: &Lock) -> Result<()> {
+        let failed = |error| self.failed("write to", error);
+        let text = lock.text().map_err(|error| failed(io::Error::other(error)))?;
+        staging.write(&text, LOCK_FILE).map_err(failed)?;
+        let (mut new, old): (Vec<_>, Vec<_>) =
             files.iter().flat_map(|file| names(file)).partition(|name| staging.path(name).exists());
-        staging.publish_all(&new).map_err(|error| self.failed("write to", error))?;
+        new.push(LOCK_FILE.to_owned());
+        staging.publish_all(&new).map_err(failed)?;
         // What belonged to a file that was replaced says nothing about the one in its place.
         old.iter().for_each(|name| drop(fs::remove_file(self.folder.join(name))));
         Ok(())

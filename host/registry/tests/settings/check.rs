@@ -60,7 +60,7 @@ fn wrong_values_name_what_gave_them() {
     assert_snapshot!(faulty(world().request("mtp-chain.depth", "deep")), @"`mtp-chain.depth` of the request: `mtp-chain.depth` cannot be `deep`: it takes a whole number from 0 to 15");
     let mut type_of_cache = world();
     type_of_cache.given.push(Given::option("--kv-type", "kv_types", "q4"));
-    assert_snapshot!(faulty(type_of_cache), @"--kv-type q4: `kv_types` cannot be `q4`: it takes one of f16, f32, q8_0, or two of them as `A/B`");
+    assert_snapshot!(faulty(type_of_cache), @"--kv-type q4: `kv_types` cannot be `q4`: it takes one of f16, f32, q8_0, q5_1, q5_0, q4_1, q4_0, or two of them as `A/B`");
 }
 
 /// What is given for this run must have an effect in it; a file may speak of other runs.

@@ -104,7 +104,7 @@ fn settings_and_their_values() {
     assert_snapshot!(checked("[settings]\ncontxt = 1\n"), @"/etc/paceline/registry.toml:3:1: the setting `contxt` is not known; did you mean `context`?");
     assert_snapshot!(checked("[settings]\ncontext = 0\n"), @"/etc/paceline/registry.toml:3:11: `context` cannot be `0`: it takes a whole number from 1 to 2147483647");
     assert_snapshot!(checked("[settings]\ncontext = \"4096\"\n"), @"/etc/paceline/registry.toml:3:11: `context` cannot be `4096`: it takes a whole number from 1 to 2147483647, without quotes");
-    assert_snapshot!(checked("[settings]\nkv_types = \"q8_0/banana\"\n"), @"/etc/paceline/registry.toml:3:12: `kv_types` cannot be `q8_0/banana`: it takes one of f16, f32, q8_0, or two of them as `A/B`");
+    assert_snapshot!(checked("[settings]\nkv_types = \"q8_0/banana\"\n"), @"/etc/paceline/registry.toml:3:12: `kv_types` cannot be `q8_0/banana`: it takes one of f16, f32, q8_0, q5_1, q5_0, q4_1, q4_0, or two of them as `A/B`");
     assert_snapshot!(checked("[settings.speculation]\ncontroler = true\n"), @"/etc/paceline/registry.toml:3:1: the setting `speculation.controler` is not known; did you mean `speculation.controller`?");
     assert_snapshot!(checked("[settings.speculation]\ncontroller = \"banana\"\n"), @"/etc/paceline/registry.toml:3:14: `speculation.controller` cannot be `banana`: it takes on or off");
     assert_snapshot!(checked("[plugin.cuda.settings]\nstream = 4\n"), @"/etc/paceline/registry.toml:3:1: the setting `cuda.stream` is not known; did you mean `cuda.streams`?");

@@ -6,6 +6,7 @@
 
 mod large;
 mod small;
+mod tables;
 
 use paceline_plugin_api::graph::DType;
 
@@ -41,7 +42,7 @@ struct Format {
 }
 
 /// Every type that can be read and written here.
-pub const ALL: [DType; 11] = [
+pub const ALL: [DType; 13] = [
     DType::F32,
     DType::F16,
     DType::BF16,
@@ -50,6 +51,8 @@ pub const ALL: [DType; 11] = [
     DType::Q4_1,
     DType::Q5_0,
     DType::Q5_1,
+    DType::IQ4_NL,
+    DType::MXFP4,
     DType::Q4_K,
     DType::Q5_K,
     DType::Q6_K,
@@ -65,6 +68,8 @@ fn format(dtype: DType) -> Result<Format, QuantError> {
         DType::Q4_1 => (small::read_q4_1, small::write_q4_1),
         DType::Q5_0 => (small::read_q5_0, small::write_q5_0),
         DType::Q5_1 => (small::read_q5_1, small::write_q5_1),
+        DType::IQ4_NL => (tables::read_iq4_nl, tables::write_iq4_nl),
+        DType::MXFP4 => (tables::read_mxfp4, tables::write_mxfp4),
         DType::Q4_K => (large::read_q4_k, large::write_q4_k),
         DType::Q5_K => (large::read_q5_k, large::write_q5_k),
         DType::Q6_K => (large::read_q6_k, large::write_q6_k),

@@ -13,6 +13,8 @@ fn what_is_written_reads_back_within_the_type_s_step() {
         (DType::Q4_1, 0.07),
         (DType::Q5_0, 0.065),
         (DType::Q5_1, 0.035),
+        (DType::IQ4_NL, 0.1),
+        (DType::MXFP4, 0.25),
         (DType::Q4_K, 0.11),
         (DType::Q5_K, 0.06),
         (DType::Q6_K, 0.03),
@@ -125,6 +127,24 @@ fn small_blocks_by_hand() {
     q4[2] = 0xF1;
     dequantize(DType::Q4_0, &q4, &mut read).unwrap();
     assert_eq!((read[0], read[16], read[5]), (-3.5, 3.5, 0.0));
+}
+
+#[test]
+fn blocks_with_tables_by_hand() {
+    let mut read = vec![0.0; 32];
+    // Scale 0.5, levels 0, 15 and 8.
+    let mut block = vec![0x88u8; 18];
+    block[..3].copy_from_slice(&[0x00, 0x38, 0xF0]);
+    dequantize(DType::IQ4_NL, &block, &mut read).unwrap();
+    assert_eq!((read[0], read[16], read[5]), (-63.5, 56.5, 0.5));
+    // Scale 4, levels 7, 9 and 0; then the smallest scale.
+    let mut block = vec![0u8; 17];
+    (block[0], block[1]) = (129, 0x97);
+    dequantize(DType::MXFP4, &block, &mut read).unwrap();
+    assert_eq!((read[0], read[16], read[5]), (24.0, -2.0, 0.0));
+    block[0] = 0;
+    dequantize(DType::MXFP4, &block, &mut read).unwrap();
+    assert_eq!((read[0], read[16]), (6.0 * 2.0f32.powi(-127), -0.5 * 2.0f32.powi(-127)));
 }
 
 #[test]

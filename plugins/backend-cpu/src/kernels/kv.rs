@@ -4,6 +4,7 @@
 //! positions of a block are contiguous, so attention reads them in one sweep.
 
 use super::SharedSlice;
+use super::kv_blocks::{Group, decode_group, encode_group as encode_block_group};
 use super::lanes::{larger, max_lanes};
 use crate::level::Level;
 use core::ops::Range;
@@ -12,9 +13,9 @@ use half::slice::HalfFloatSliceExt;
 
 /// Positions per block.
 pub const BLOCK: usize = 256;
-/// Elements that share a scale in [`CellFormat::Q8_0`].
-const GROUP: usize = 32;
-/// Bytes of such a group: an f16 scale and 32 i8.
+/// Elements that share a scale in the formats that have scales.
+pub(super) const GROUP: usize = 32;
+/// Bytes of such a group of [`CellFormat::Q8_0`]: an f16 scale and 32 i8.
 const GROUP_BYTES: usize = 2 + GROUP;
 
 /// How a head's vector is kept.
@@ -27,18 +28,50 @@ pub enum CellFormat {
     /// 34 bytes per 32 elements: d = max|x| / 127 as f16, then round(x / d) as i8. The width of a
     /// head is a multiple of 32.
     Q8_0,
+    /// 18 bytes per 32 elements: d and 4-bit quants around 8.
+    Q4_0,
+    /// 20 bytes per 32 elements: d, a minimum and 4-bit quants.
+    Q4_1,
+    /// 22 bytes per 32 elements: d and 5-bit quants around 16.
+    Q5_0,
+    /// 24 bytes per 32 elements: d, a minimum and 5-bit quants.
+    Q5_1,
 }
+
+impl CellFormat {
+    /// Every format.
+    pub const ALL: [CellFormat; 7] = [
+        CellFormat::F32,
+        CellFormat::F16,
+        CellFormat::Q8_0,
+        CellFormat::Q4_0,
+        CellFormat::Q4_1,
+        CellFormat::Q5_0,
+        CellFormat::Q5_1,
+    ];
+}
+
+const Q4_0: Group = Group { minimum: false, fifth: false };
+const Q4_1: Group = Group { minimum: true, fifth: false };
+const Q5_0: Group = Group { minimum: false, fifth: true };
+const Q5_1: Group = Group { minimum: true, fifth: true };
 
 /// Bytes of one cell of `width` elements.
 pub fn cell_bytes(format: CellFormat, width: usize) -> usize {
     match format {
         CellFormat::F32 => 4 * width,
         CellFormat::F16 => 2 * width,
-        CellFormat::Q8_0 => {
-            assert!(width.is_multiple_of(GROUP), "q8_0 cells hold whole groups of 32");
-            width / GROUP * GROUP_BYTES
-        }
+        CellFormat::Q8_0 => groups_in(width) * GROUP_BYTES,
+        CellFormat::Q4_0 => groups_in(width) * Q4_0.bytes(),
+        CellFormat::Q4_1 => groups_in(width) * Q4_1.bytes(),
+        CellFormat::Q5_0 => groups_in(width) * Q5_0.bytes(),
+        CellFormat::Q5_1 => groups_in(width) * Q5_1.bytes(),
     }
+}
+
+fn groups_in(width: usize) -> usize {
+    assert!(width.is_multiple_of(GROUP), "quantised cells hold whole groups of 32");
+    width / GROUP
 }
 
 /// Bytes of a plane of `blocks` blocks.
@@ -154,6 +187,17 @@ fn encode(format: CellFormat, x: &[f32], cell: &mut [u8]) {
                 encode_group(x, bytes);
             }
         }
+        CellFormat::Q4_0 => encode_groups(Q4_0, x, cell),
+        CellFormat::Q4_1 => encode_groups(Q4_1, x, cell),
+        CellFormat::Q5_0 => encode_groups(Q5_0, x, cell),
+        CellFormat::Q5_1 => encode_groups(Q5_1, x, cell),
+    }
+}
+
+#[inline(always)]
+fn encode_groups(group: Group, x: &[f32], cell: &mut [u8]) {
+    for (bytes, x) in cell.chunks_exact_mut(group.bytes()).zip(x.chunks_exact(GROUP)) {
+        encode_block_group(group, x, bytes);
     }
 }
 
@@ -193,12 +237,20 @@ pub(super) fn decode(level: Level, format: CellFormat, cells: &[u8], out: &mut [
             Level::Avx2 => unsafe { halves_avx2(cells, out) },
             // SAFETY: as above.
             Level::Avx512Vnni => unsafe { halves_avx512(cells, out) },
-            Level::Scalar => halves(cells, out),
+            _ => halves(cells, out),
         },
         #[cfg(not(target_arch = "x86_64"))]
         CellFormat::F16 => halves(cells, out),
         // SAFETY: nothing shared is touched.
         CellFormat::Q8_0 => unsafe { groups(level, cells, out) },
+        // SAFETY: as above.
+        CellFormat::Q4_0 => unsafe { groups_q4_0(level, cells, out) },
+        // SAFETY: as above.
+        CellFormat::Q4_1 => unsafe { groups_q4_1(level, cells, out) },
+        // SAFETY: as above.
+        CellFormat::Q5_0 => unsafe { groups_q5_0(level, cells, out) },
+        // SAFETY: as above.
+        CellFormat::Q5_1 => unsafe { groups_q5_1(level, cells, out) },
     }
 }
 
@@ -254,4 +306,28 @@ unsafe fn groups_body(cells: &[u8], out: &mut [f32]) {
             *out = f32::from(quant as i8) * scale;
         }
     }
+}
+
+/// Decodes the groups of a format, which a constant names so that no group asks.
+macro_rules! block_groups {
+    ($($name:ident = $body:ident($group:ident);)*) => {$(
+        per_level! {
+            /// Decodes groups.
+            fn $name = $body(cells: &[u8], out: &mut [f32])
+        }
+
+        #[inline(always)]
+        unsafe fn $body(cells: &[u8], out: &mut [f32]) {
+            for (out, bytes) in out.chunks_exact_mut(GROUP).zip(cells.chunks_exact($group.bytes())) {
+                decode_group($group, bytes, out);
+            }
+        }
+    )*};
+}
+
+block_groups! {
+    groups_q4_0 = groups_q4_0_body(Q4_0);
+    groups_q4_1 = groups_q4_1_body(Q4_1);
+    groups_q5_0 = groups_q5_0_body(Q5_0);
+    groups_q5_1 = groups_q5_1_body(Q5_1);
 }

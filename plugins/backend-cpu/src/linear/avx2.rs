@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{Lanes, Task};
+use super::lanes::{LANES, Lanes, Task};
 
 /// The AVX2 level: AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
@@ -93,11 +93,50 @@ impl Lanes for Avx2 {
             ]
         }
 
+        unsafe fn load_e8m0_half(from: *const u8) -> Floats {
+            // SAFETY: 16 items are readable.
+            let exponents = unsafe { Self::load_u8(from) };
+            let one = _mm256_set1_epi32(1);
+            // The exponent's field of f32 is e - 1.
+            let low = _mm256_sub_epi32(_mm256_max_epi32(exponents[0], one), one);
+            let high = _mm256_sub_epi32(_mm256_max_epi32(exponents[1], one), one);
+            [
+                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(low)),
+                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(high)),
+            ]
+        }
+
         unsafe fn store(values: Floats, to: *mut f32) {
             // SAFETY: 16 items are writable.
             unsafe {
                 _mm256_storeu_ps(to, values[0]);
                 _mm256_storeu_ps(to.add(8), values[1]);
+            }
+        }
+
+        unsafe fn transpose_four(from: *const f32, stride: usize, to: *mut f32) {
+            // Eight places at a time: place 4i + r in half i of register r, then four by four in each half.
+            for part in 0..2 {
+                let mut rows = [_mm256_setzero_ps(); 4];
+                for (r, row) in rows.iter_mut().enumerate() {
+                    // SAFETY: 4 items are readable at each of 16 places.
+                    unsafe {
+                        let at = |place: usize| from.add((8 * part + place) * stride);
+                        let first = _mm256_castps128_ps256(_mm_loadu_ps(at(r)));
+                        *row = _mm256_insertf128_ps::<1>(first, _mm_loadu_ps(at(r + 4)));
+                    }
+                }
+                let low = [_mm256_unpacklo_ps(rows[0], rows[1]), _mm256_unpacklo_ps(rows[2], rows[3])];
+                let high = [_mm256_unpackhi_ps(rows[0], rows[1]), _mm256_unpackhi_ps(rows[2], rows[3])];
+                for (half, [a, b]) in [low, high].into_iter().enumerate() {
+                    let (a, b) = (_mm256_castps_pd(a), _mm256_castps_pd(b));
+                    // SAFETY: 64 items are writable.
+                    unsafe {
+                        let to = to.add(2 * half * LANES + 8 * part);
+                        _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(a, b)));
+                        _mm256_storeu_ps(to.add(LANES), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
+                    }
+                }
             }
         }
 
@@ -189,6 +228,12 @@ impl Lanes for Avx2 {
         unsafe fn shift_right_bytes(a: Ints, by: i32) -> Ints {
             let by = _mm_cvtsi32_si128(by);
             [_mm256_srl_epi16(a[0], by), _mm256_srl_epi16(a[1], by)]
+        }
+
+        unsafe fn look_up(table: &[u8; 16], indexes: Ints) -> Ints {
+            // SAFETY: the table has 16 bytes.
+            let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) });
+            [_mm256_shuffle_epi8(table, indexes[0]), _mm256_shuffle_epi8(table, indexes[1])]
         }
 
         unsafe fn splat_four(from: *const u8) -> Ints {

@@ -8,13 +8,17 @@
 //! - F32, F16, BF16, for every `k`: `sum = fma(w, a, sum)`;
 //! - Q8_0, for every 32: `sum = fma(dot, d * scale, sum)`;
 //! - Q4_0, for every 32: `sum = fma(16 * dot, (d / 16) * scale, sum)`;
+//! - Q5_0, for every 32: `sum = fma(8 * dot, (d / 8) * scale, sum)`;
+//! - IQ4_NL and MXFP4, for every 32: `sum = fma(dot, d * scale, sum)`, where quants are the integers of a table, for
+//!   MXFP4 twice its levels, and `d` half its scale (0 where that is subnormal);
+//! - Q4_1, Q5_1, for every 32: `sum = fma(dot, d * scale, sum)` and then `sum = fma(m, scaled_sum, sum)`;
 //! - Q4_K, Q5_K, for every 32: `sum = fma(dot, (d * sc) * scale, sum)` and then
 //!   `sum = fma(-(dmin * min), scaled_sum, sum)`;
 //! - Q6_K, for every 32, whose halves have the dots `dot0` and `dot1` and the scales `sc0` and
 //!   `sc1`: `part = fma(4 * dot1, (d / 4) * sc1, (4 * dot0) * ((d / 4) * sc0))` and then
 //!   `sum = fma(part, scale, sum)`.
 //!
-//! `dot` is the exact integer product of weight quants (centred: minus 8 for Q4_0, minus 32 for
+//! `dot` is the exact integer product of weight quants (centred: minus 8 for Q4_0, 16 for Q5_0, 32 for
 //! Q6_K) and activation quants; `scale` and `scaled_sum` are those of the activation block
 //! ([`crate::quantized`]). The bias is added last. A result that is NaN is `f32::NAN`.
 
@@ -29,8 +33,11 @@ use crate::weights::{PANEL_ROWS, PackedMatrix, WeightType};
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod block_formats;
 mod floats;
 pub(crate) mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod quant_formats;
 mod quants;
 mod scalar;
@@ -186,6 +193,7 @@ pub unsafe fn linear(
 
 impl Job<'_> {
     fn run(&self, level: Level) {
+        use block_formats::{Iq4Nl, Mxfp4, Q4_1, Q5_0, Q5_1};
         use quant_formats::{Q4_0, Q4K, Q5K, Q6K, Q8_0};
         match self.weights.kind() {
             WeightType::F32 => lanes::run(level, floats::Product::<floats::F32>::new(self)),
@@ -193,6 +201,11 @@ impl Job<'_> {
             WeightType::Bf16 => lanes::run(level, floats::Product::<floats::Bf16>::new(self)),
             WeightType::Q8_0 => lanes::run(level, quants::Product::<Q8_0>::new(self)),
             WeightType::Q4_0 => lanes::run(level, quants::Product::<Q4_0>::new(self)),
+            WeightType::Q4_1 => lanes::run(level, quants::Product::<Q4_1>::new(self)),
+            WeightType::Q5_0 => lanes::run(level, quants::Product::<Q5_0>::new(self)),
+            WeightType::Q5_1 => lanes::run(level, quants::Product::<Q5_1>::new(self)),
+            WeightType::Iq4Nl => lanes::run(level, quants::Product::<Iq4Nl>::new(self)),
+            WeightType::Mxfp4 => lanes::run(level, quants::Product::<Mxfp4>::new(self)),
             WeightType::Q4K => lanes::run(level, quants::Product::<Q4K>::new(self)),
             WeightType::Q5K => lanes::run(level, quants::Product::<Q5K>::new(self)),
             WeightType::Q6K => lanes::run(level, quants::Product::<Q6K>::new(self)),
@@ -210,6 +223,7 @@ impl Job<'_> {
 
     /// # Safety
     /// `panel` is one of the matrix.
+    #[inline(always)]
     unsafe fn panel(&self, panel: usize) -> *const u8 {
         // SAFETY: the matrix holds all its panels.
         unsafe { self.weights.bytes().as_ptr().add(panel * self.weights.panel_bytes()) }
@@ -217,13 +231,20 @@ impl Job<'_> {
 
     /// # Safety
     /// Rows `first..first + R` are rows of the activations.
+    #[inline(always)]
     unsafe fn activation_rows<const R: usize>(&self, first: usize) -> [*const u8; R] {
-        // SAFETY: as the caller promises.
-        std::array::from_fn(|r| unsafe { self.activations.add((first + r) * self.activation_stride) })
+        // A loop, since code in a closure has not the instructions of the level and stays a call.
+        let mut rows = [self.activations; R];
+        for (r, row) in rows.iter_mut().enumerate() {
+            // SAFETY: as the caller promises.
+            *row = unsafe { row.add((first + r) * self.activation_stride) };
+        }
+        rows
     }
 
     /// # Safety
     /// `row` is one of the activations, `panel` one of the panels of the job.
+    #[inline(always)]
     unsafe fn target(&self, row: usize, panel: usize) -> tile::Target<'_> {
         let first = panel * PANEL_ROWS;
         let lanes = (self.weights.n() - first).min(PANEL_ROWS);
@@ -239,6 +260,7 @@ impl Job<'_> {
 
 /// Cuts `rows` into tiles of at most `largest` rows and as equal as can be; calls
 /// `visit(first row, rows)` for each.
+#[inline]
 fn for_row_tiles(rows: usize, largest: usize, mut visit: impl FnMut(usize, usize)) {
     let tiles = rows.div_ceil(largest);
     let mut first = 0;

@@ -44,7 +44,7 @@ pub(super) struct Q6K;
 /// # Safety
 /// Four nibble vectors are readable at `vectors`.
 #[inline(always)]
-unsafe fn nibbles<L: Lanes, const G: usize>(vectors: *const u8) -> L::Bytes {
+pub(super) unsafe fn nibbles<L: Lanes, const G: usize>(vectors: *const u8) -> L::Bytes {
     // SAFETY: vector G % 4 is one of the four.
     unsafe {
         let both = L::load_bytes(vectors.add(G % 4 * VECTOR));
@@ -57,7 +57,10 @@ unsafe fn nibbles<L: Lanes, const G: usize>(vectors: *const u8) -> L::Bytes {
 /// # Safety
 /// The processor has the instructions of `L`; 16 are readable at each place.
 #[inline(always)]
-unsafe fn load_halves<L: Lanes, const P: usize>(at: [*const u8; P], factor: f32) -> [L::Floats; P] {
+pub(super) unsafe fn load_halves<L: Lanes, const P: usize>(
+    at: [*const u8; P],
+    factor: f32,
+) -> [L::Floats; P] {
     // SAFETY: as the caller promises.
     unsafe {
         let mut halves = [L::zero(); P];
@@ -76,7 +79,7 @@ unsafe fn load_halves<L: Lanes, const P: usize>(at: [*const u8; P], factor: f32)
 /// # Safety
 /// As for [`QuantFormat::add_block`]; `sub` is the vectors of 32 elements.
 #[inline(always)]
-unsafe fn add_scaled<L: Lanes, F: Groups, const R: usize, const P: usize>(
+pub(super) unsafe fn add_scaled<L: Lanes, F: Groups, const R: usize, const P: usize>(
     subs: [*const u8; P],
     scales: [L::Floats; P],
     acts: Acts<R>,
@@ -164,21 +167,31 @@ impl Groups for Q4K {
     }
 }
 
+/// Nibbles and fifth bits of group `G` as values 0..32.
+///
+/// # Safety
+/// Four nibble vectors and one of fifth bits are readable at `vectors`.
+#[inline(always)]
+pub(super) unsafe fn fifth_bits<L: Lanes, const G: usize>(vectors: *const u8) -> L::Bytes {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let bits = L::load_bytes(vectors.add(4 * VECTOR));
+        let fifth = if G <= 4 {
+            L::shift_left_bytes(bits, 4 - G as i32)
+        } else {
+            L::shift_right_bytes(bits, G as i32 - 4)
+        };
+        L::or_masked_bytes(nibbles::<L, G>(vectors), fifth, 0x10)
+    }
+}
+
 impl Groups for Q5K {
     const CENTRED: bool = false;
 
     #[inline(always)]
     unsafe fn group<L: Lanes, const G: usize>(sub: *const u8) -> L::Bytes {
-        // SAFETY: the vector of fifth bits follows the four nibble vectors.
-        unsafe {
-            let bits = L::load_bytes(sub.add(4 * VECTOR));
-            let fifth = if G <= 4 {
-                L::shift_left_bytes(bits, 4 - G as i32)
-            } else {
-                L::shift_right_bytes(bits, G as i32 - 4)
-            };
-            L::or_masked_bytes(nibbles::<L, G>(sub), fifth, 0x10)
-        }
+        // SAFETY: as the caller promises.
+        unsafe { fifth_bits::<L, G>(sub) }
     }
 }
 

@@ -11,6 +11,11 @@
 //! | F16, BF16  |     1 | 16 values                                     |    32 | -             |
 //! | Q8_0       |    32 | 8 vectors of quants + 128                     |   512 | 16 `d` (32)   |
 //! | Q4_0       |    32 | 4 nibble vectors                              |   256 | 16 `d` (32)   |
+//! | Q4_1       |    32 | 4 nibble vectors                              |   256 | 16 `d`, 16 `m` (64) |
+//! | Q5_0       |    32 | 4 nibble vectors, 1 bit vector                |   320 | 16 `d` (32)   |
+//! | Q5_1       |    32 | 4 nibble vectors, 1 bit vector                |   320 | 16 `d`, 16 `m` (64) |
+//! | IQ4_NL     |    32 | 4 nibble vectors                              |   256 | 16 `d` (32)   |
+//! | MXFP4      |    32 | 4 nibble vectors                              |   256 | 16 exponents (16) |
 //! | Q4_K       |   256 | scales, 8 x 4 nibble vectors                  |  2304 | -             |
 //! | Q5_K       |   256 | scales, 8 x (4 nibble vectors, 1 bit vector)  |  2816 | -             |
 //! | Q6_K       |   256 | scales, 8 x (4 nibble vectors, 2 pair vectors)|  3328 | 16 `d` (32)   |
@@ -36,6 +41,7 @@ mod dequantize;
 mod floats;
 pub(crate) mod k_quants;
 mod simple_quants;
+pub(crate) mod tables;
 
 pub use dequantize::dequantize_row;
 
@@ -62,6 +68,16 @@ pub enum WeightType {
     Q8_0,
     /// Blocks of 32: 4-bit quants around 8 with a scale.
     Q4_0,
+    /// Blocks of 32: 4-bit quants with a scale and a minimum.
+    Q4_1,
+    /// Blocks of 32: 5-bit quants around 16 with a scale.
+    Q5_0,
+    /// Blocks of 32: 5-bit quants with a scale and a minimum.
+    Q5_1,
+    /// Blocks of 32: 4-bit indexes of a table of levels, with a scale.
+    Iq4Nl,
+    /// Blocks of 32: 4-bit floats with a power of two.
+    Mxfp4,
     /// Blocks of 256: 4-bit quants; a scale and a minimum for every 32.
     Q4K,
     /// Blocks of 256: 5-bit quants; a scale and a minimum for every 32.
@@ -84,12 +100,17 @@ pub(crate) struct Layout {
 
 impl WeightType {
     /// All types.
-    pub const ALL: [WeightType; 8] = [
+    pub const ALL: [WeightType; 13] = [
         WeightType::F32,
         WeightType::F16,
         WeightType::Bf16,
         WeightType::Q8_0,
         WeightType::Q4_0,
+        WeightType::Q4_1,
+        WeightType::Q5_0,
+        WeightType::Q5_1,
+        WeightType::Iq4Nl,
+        WeightType::Mxfp4,
         WeightType::Q4K,
         WeightType::Q5K,
         WeightType::Q6K,
@@ -103,6 +124,11 @@ impl WeightType {
             WeightType::Bf16 => 30,
             WeightType::Q8_0 => 8,
             WeightType::Q4_0 => 2,
+            WeightType::Q4_1 => 3,
+            WeightType::Q5_0 => 6,
+            WeightType::Q5_1 => 7,
+            WeightType::Iq4Nl => 20,
+            WeightType::Mxfp4 => 39,
             WeightType::Q4K => 12,
             WeightType::Q5K => 13,
             WeightType::Q6K => 14,
@@ -122,6 +148,11 @@ impl WeightType {
             WeightType::Bf16 => "BF16",
             WeightType::Q8_0 => "Q8_0",
             WeightType::Q4_0 => "Q4_0",
+            WeightType::Q4_1 => "Q4_1",
+            WeightType::Q5_0 => "Q5_0",
+            WeightType::Q5_1 => "Q5_1",
+            WeightType::Iq4Nl => "IQ4_NL",
+            WeightType::Mxfp4 => "MXFP4",
             WeightType::Q4K => "Q4_K",
             WeightType::Q5K => "Q5_K",
             WeightType::Q6K => "Q6_K",
@@ -144,6 +175,11 @@ impl WeightType {
             WeightType::F16 | WeightType::Bf16 => (1, 2, 32, 0),
             WeightType::Q8_0 => (32, 34, 512, HALVES),
             WeightType::Q4_0 => (32, 18, 256, HALVES),
+            WeightType::Q4_1 => (32, 20, 256, 2 * HALVES),
+            WeightType::Q5_0 => (32, 22, 320, HALVES),
+            WeightType::Q5_1 => (32, 24, 320, 2 * HALVES),
+            WeightType::Iq4Nl => (32, 18, 256, HALVES),
+            WeightType::Mxfp4 => (32, 17, 256, PANEL_ROWS),
             WeightType::Q4K => (256, 144, 2304, 0),
             WeightType::Q5K => (256, 176, 2816, 0),
             WeightType::Q6K => (256, 210, 3328, HALVES),
@@ -278,7 +314,11 @@ fn pack_row(kind: WeightType, row: &[u8], lane: usize, panel: &mut [u8]) {
         let tail = &mut tails[i * tail..(i + 1) * tail];
         match kind {
             WeightType::Q8_0 => simple_quants::pack_q8_0(block, lane, body, tail),
-            WeightType::Q4_0 => simple_quants::pack_q4_0(block, lane, body, tail),
+            WeightType::Q4_0 | WeightType::Iq4Nl => simple_quants::pack_q4_0(block, lane, body, tail),
+            WeightType::Q4_1 => simple_quants::pack_q4_1(block, lane, body, tail),
+            WeightType::Q5_0 => simple_quants::pack_q5_0(block, lane, body, tail),
+            WeightType::Q5_1 => simple_quants::pack_q5_1(block, lane, body, tail),
+            WeightType::Mxfp4 => simple_quants::pack_mxfp4(block, lane, body, tail),
             WeightType::Q4K => k_quants::pack_q4_k(block, lane, body),
             WeightType::Q5K => k_quants::pack_q5_k(block, lane, body),
             WeightType::Q6K => k_quants::pack_q6_k(block, lane, body, tail),
@@ -297,7 +337,11 @@ fn unpack_block(kind: WeightType, panel: &[u8], k: usize, lane: usize, index: us
     let (body, tail) = (&bodies[index * body..(index + 1) * body], &tails[index * tail..(index + 1) * tail]);
     match kind {
         WeightType::Q8_0 => simple_quants::unpack_q8_0(body, tail, lane, block),
-        WeightType::Q4_0 => simple_quants::unpack_q4_0(body, tail, lane, block),
+        WeightType::Q4_0 | WeightType::Iq4Nl => simple_quants::unpack_q4_0(body, tail, lane, block),
+        WeightType::Q4_1 => simple_quants::unpack_q4_1(body, tail, lane, block),
+        WeightType::Q5_0 => simple_quants::unpack_q5_0(body, tail, lane, block),
+        WeightType::Q5_1 => simple_quants::unpack_q5_1(body, tail, lane, block),
+        WeightType::Mxfp4 => simple_quants::unpack_mxfp4(body, tail, lane, block),
         WeightType::Q4K => k_quants::unpack_q4_k(body, lane, block),
         WeightType::Q5K => k_quants::unpack_q5_k(body, lane, block),
         WeightType::Q6K => k_quants::unpack_q6_k(body, tail, lane, block),

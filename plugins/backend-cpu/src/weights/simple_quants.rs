@@ -1,9 +1,11 @@
-//! Packing of Q8_0 and Q4_0, and of nibbles for all types that have them.
+//! Packing of the types with blocks of 32, and of nibbles for all types that have them.
 //!
 //! Canonical blocks of 32: `d` as `f16`, then 32 `i8` (Q8_0) or 16 bytes whose low nibbles are
-//! elements 0..16 and high nibbles elements 16..32 (Q4_0).
+//! elements 0..16 and high nibbles elements 16..32 (Q4_0, IQ4_NL). Between them stand `m` as `f16` (Q4_1, Q5_1) and
+//! then 4 bytes of fifth bits, of which bit i belongs to element i (Q5_0, Q5_1). MXFP4 has an exponent of one byte
+//! instead of `d`.
 
-use super::VECTOR;
+use super::{HALVES, VECTOR};
 
 /// Copies the two bytes of a row's `f16` into a plane of 16.
 pub(super) fn pack_half(half: &[u8], lane: usize, plane: &mut [u8]) {
@@ -52,6 +54,68 @@ pub(super) fn pack_q4_0(block: &[u8], lane: usize, body: &mut [u8], tail: &mut [
 pub(super) fn unpack_q4_0(body: &[u8], tail: &[u8], lane: usize, block: &mut [u8]) {
     unpack_half(tail, lane, block);
     unpack_vectors(body, lane, &mut block[2..]);
+}
+
+pub(super) fn pack_q4_1(block: &[u8], lane: usize, body: &mut [u8], tail: &mut [u8]) {
+    pack_half(block, lane, tail);
+    pack_half(&block[2..], lane, &mut tail[HALVES..]);
+    pack_vectors(&block[4..], lane, body);
+}
+
+pub(super) fn unpack_q4_1(body: &[u8], tail: &[u8], lane: usize, block: &mut [u8]) {
+    unpack_half(tail, lane, block);
+    unpack_half(&tail[HALVES..], lane, &mut block[2..]);
+    unpack_vectors(body, lane, &mut block[4..]);
+}
+
+pub(super) fn pack_q5_0(block: &[u8], lane: usize, body: &mut [u8], tail: &mut [u8]) {
+    pack_half(block, lane, tail);
+    pack_fifths(&block[2..6], lane, &mut body[4 * VECTOR..]);
+    pack_vectors(&block[6..], lane, body);
+}
+
+pub(super) fn unpack_q5_0(body: &[u8], tail: &[u8], lane: usize, block: &mut [u8]) {
+    unpack_half(tail, lane, block);
+    unpack_fifths(&body[4 * VECTOR..], lane, &mut block[2..6]);
+    unpack_vectors(&body[..4 * VECTOR], lane, &mut block[6..]);
+}
+
+pub(super) fn pack_q5_1(block: &[u8], lane: usize, body: &mut [u8], tail: &mut [u8]) {
+    pack_half(block, lane, tail);
+    pack_half(&block[2..], lane, &mut tail[HALVES..]);
+    pack_fifths(&block[4..8], lane, &mut body[4 * VECTOR..]);
+    pack_vectors(&block[8..], lane, body);
+}
+
+pub(super) fn unpack_q5_1(body: &[u8], tail: &[u8], lane: usize, block: &mut [u8]) {
+    unpack_half(tail, lane, block);
+    unpack_half(&tail[HALVES..], lane, &mut block[2..]);
+    unpack_fifths(&body[4 * VECTOR..], lane, &mut block[4..8]);
+    unpack_vectors(&body[..4 * VECTOR], lane, &mut block[8..]);
+}
+
+pub(super) fn pack_mxfp4(block: &[u8], lane: usize, body: &mut [u8], tail: &mut [u8]) {
+    tail[lane] = block[0];
+    pack_vectors(&block[1..], lane, body);
+}
+
+pub(super) fn unpack_mxfp4(body: &[u8], tail: &[u8], lane: usize, block: &mut [u8]) {
+    block[0] = tail[lane];
+    unpack_vectors(body, lane, &mut block[1..]);
+}
+
+/// Spreads the fifth bits of 32 elements over one vector: bit `g` of byte `j` is that of element `4g + j`.
+fn pack_fifths(bits: &[u8], lane: usize, vector: &mut [u8]) {
+    let bits = u32::from_le_bytes([bits[0], bits[1], bits[2], bits[3]]);
+    for element in 0..32 {
+        vector[4 * lane + element % 4] |= ((bits >> element & 1) << (element / 4)) as u8;
+    }
+}
+
+/// Reverses [`pack_fifths`].
+fn unpack_fifths(vector: &[u8], lane: usize, bits: &mut [u8]) {
+    let fifth = |element: usize| u32::from(vector[4 * lane + element % 4] >> (element / 4) & 1) << element;
+    bits.copy_from_slice(&(0..32).map(fifth).sum::<u32>().to_le_bytes());
 }
 
 /// Packs 32 values below 16 into four nibble vectors.

@@ -32,17 +32,31 @@ pub fn scale_positions(kind: WeightType) -> (usize, &'static [usize]) {
         WeightType::F32 => (4, &[]),
         WeightType::F16 | WeightType::Bf16 => (2, &[]),
         WeightType::Q8_0 => (34, &[0]),
-        WeightType::Q4_0 => (18, &[0]),
+        WeightType::Q4_0 | WeightType::Iq4Nl => (18, &[0]),
+        WeightType::Q4_1 => (20, &[0, 2]),
+        WeightType::Q5_0 => (22, &[0]),
+        WeightType::Q5_1 => (24, &[0, 2]),
+        WeightType::Mxfp4 => (17, &[]),
         WeightType::Q4K => (144, &[0, 2]),
         WeightType::Q5K => (176, &[0, 2]),
         WeightType::Q6K => (210, &[208]),
     }
 }
 
+/// Sets all scales of a canonical block of a quantised type to about `scale`.
+pub fn set_scales(kind: WeightType, block: &mut [u8], scale: f32) {
+    for &at in scale_positions(kind).1 {
+        block[at..at + 2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+    }
+    if kind == WeightType::Mxfp4 {
+        block[0] = (127.0 + scale.abs().max(1e-6).log2().round()) as u8;
+    }
+}
+
 /// A canonical matrix of random bytes with finite scales (or of random finite floats).
 pub fn random_canonical(kind: WeightType, n: usize, k: usize, numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = vec![0u8; canonical_bytes(kind, n, k).unwrap()];
-    let (block, scales) = scale_positions(kind);
+    let (block, _) = scale_positions(kind);
     for block in bytes.chunks_exact_mut(block) {
         match kind {
             WeightType::F32 => block.copy_from_slice(&numbers.value().to_le_bytes()),
@@ -50,9 +64,12 @@ pub fn random_canonical(kind: WeightType, n: usize, k: usize, numbers: &mut Numb
             WeightType::Bf16 => block.copy_from_slice(&bf16::from_f32(numbers.value()).to_le_bytes()),
             _ => {
                 block.iter_mut().for_each(|byte| *byte = numbers.bits() as u8);
-                for &at in scales {
-                    let scale = f16::from_f32(numbers.value() / 64.0);
-                    block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
+                let scale = numbers.value() / 64.0;
+                set_scales(kind, block, scale);
+                // Not the same number for `d` and what stands beside it.
+                if let [_, other] = scale_positions(kind).1 {
+                    let second = f16::from_f32(numbers.value() / 64.0);
+                    block[*other..*other + 2].copy_from_slice(&second.to_le_bytes());
                 }
             }
         }

@@ -228,10 +228,11 @@ fn heads_on_their_way_to_the_cache_have_the_same_bits() {
 /// The kernels of a plan, in order.
 fn kernels(graph: &Graph) -> Vec<&'static str> {
     use crate::layout;
-    use crate::program::{Step, lower};
+    use crate::program::{Step, Target, lower};
     use paceline_plugin_api::backend::weight_uses;
     let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| layout::choose(weight).unwrap()).collect();
-    let plan = lower(graph.clone(), &layouts, "sm_90").unwrap();
+    let target = Target { name: "sm_90", has_kernel: &|_| true };
+    let plan = lower(graph.clone(), &layouts, target).unwrap();
     let names = plan.program.steps.iter().map(|step| match step {
         Step::Kernel(step) => step.launch.entry,
         Step::Clear(..) => "clear",

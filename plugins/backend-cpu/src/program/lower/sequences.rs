@@ -71,7 +71,10 @@ impl Lowering<'_> {
                 Ok(Cache { state: id.index(), format, blocks, heads, width })
             }
             StateLayout::Plain { .. } => {
-                Err(format!("a KV cache of {} has no kernel; f32, f16 and q8_0 have", self.value(id).dtype))
+                let dtype = self.value(id).dtype;
+                Err(format!(
+                    "a KV cache of {dtype} has no kernel; f32, f16, q8_0, q5_1, q5_0, q4_1 and q4_0 have"
+                ))
             }
         }
     }

@@ -30,20 +30,28 @@ const MOST_ROWS: u32 = 65_535;
 /// The id of canonical layouts of states. All of them are.
 const CANONICAL: u64 = 1;
 
+/// What a program is lowered for.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// What kernels are compiled for; it is part of what says whose bits are the same.
+    pub name: &'a str,
+    /// Whether it has a kernel; asked of those that have others for the rest.
+    pub has_kernel: &'a dyn Fn(&str) -> bool,
+}
+
 /// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
-/// `target` is what the device runs; it is part of what says whose bits are the same.
-pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout], target: &str) -> Result<GpuPlan> {
+pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout], target: Target<'_>) -> Result<GpuPlan> {
     let results = graph.results();
     if results.iter().enumerate().any(|(i, r)| results[..i].iter().any(|other| other.value == r.value)) {
         return Err(Error::invalid("a value is marked as a result twice"));
     }
-    let mut lowering = Lowering::new(&graph, layouts)?;
+    let mut lowering = Lowering::new(&graph, layouts, target.has_kernel)?;
     let mut nodes = Vec::with_capacity(graph.nodes().len());
     for (index, node) in graph.nodes().iter().enumerate() {
         lowering.node_index = index;
         let lowered = lowering.node(node);
         nodes.push(match lowering.oversized.take().map_or(lowered, Err) {
-            Ok(kernel) => describe(&graph, node, kernel, target),
+            Ok(kernel) => describe(&graph, node, kernel, target.name),
             Err(reason) => {
                 // Nodes behind it are judged by themselves.
                 for id in &node.outputs {
@@ -79,6 +87,8 @@ enum Item {
 
 struct Lowering<'g> {
     graph: &'g Graph,
+    /// Whether the target has a kernel; asked of those that have others for the rest.
+    has_kernel: &'g dyn Fn(&str) -> bool,
     /// The node that is lowered.
     node_index: usize,
     items: Vec<Item>,
@@ -125,7 +135,7 @@ struct Known {
 type Lowered<T> = std::result::Result<T, String>;
 
 impl<'g> Lowering<'g> {
-    fn new(graph: &'g Graph, layouts: &[WeightLayout]) -> Result<Self> {
+    fn new(graph: &'g Graph, layouts: &[WeightLayout], has_kernel: &'g dyn Fn(&str) -> bool) -> Result<Self> {
         let values = graph.values();
         let mut readers = vec![0; values.len()];
         graph.nodes().iter().flat_map(|node| &node.inputs).for_each(|id| readers[id.index()] += 1);
@@ -133,6 +143,7 @@ impl<'g> Lowering<'g> {
         let fusions = Fusions::find(graph, &readers);
         let mut lowering = Self {
             graph,
+            has_kernel,
             node_index: 0,
             items: Vec::new(),
             checks: Vec::new(),

@@ -349,7 +349,7 @@ impl Lowering<'_> {
                 reserved: 0,
             };
             // Whether there is such a form depends on the caches alone, so all numbers of rows have one.
-            match parts.launch_matrix() {
+            match parts.launch_matrix().filter(|launch| (self.has_kernel)(launch.entry)) {
                 Some(launch) => {
                     kernel = "attention over blocks of 256, matrix units";
                     self.push_step(KernelStep::launched(&parts, launch));
