@@ -1,15 +1,15 @@
-/* Host: runs kernels on the CPU, a fibre per lane, to test them without a GPU. Pass -DKN_WAVE=32 or 64.
- * Lanes of a wave meet in wave operations, threads of a group in barriers; whoever misses one is reported. */
+/* Host: runs kernels on the CPU, a fibre per lane, to test them without a GPU. Pass -DKN_WAVE=8, 16, 32 or 64.
+ * Lanes of a wave meet in wave operations, threads of a group in barriers; whoever misses one is reported. Where a wave has
+ * fewer lanes than a team of 32, lanes farther apart meet in a barrier, as in opencl.h. */
 #include <csetjmp>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <vector>
 #include <ucontext.h>
 #ifndef KN_WAVE
-#error "pass -DKN_WAVE=32 or 64"
+#error "pass -DKN_WAVE=8, 16, 32 or 64"
 #endif
 #define KN_HOST 1
 typedef uint8_t kn_u8; typedef int8_t kn_i8; typedef uint16_t kn_u16; typedef uint32_t kn_u32; typedef int32_t kn_i32;
@@ -21,21 +21,25 @@ namespace {
 namespace kn {
 const size_t STACK = 64 * 1024;
 enum Wait { RUNS, AT_WAVE, AT_BARRIER, DONE };
-struct Lane { jmp_buf at; Wait wait; bool begun; ucontext_t start; std::unique_ptr<char[]> stack; };
+struct Lane { jmp_buf at; Wait wait; kn_u32 barrier; bool begun; ucontext_t start; std::unique_ptr<char[]> stack; };
 struct Group {
-    std::vector<Lane> lanes;
-    jmp_buf scheduler;
-    ucontext_t home;
+    // Grown, and never given back, so that a thread's group needs no code when the thread begins or ends.
+    Lane *lanes = nullptr;
+    kn_u32 room = 0;
+    jmp_buf scheduler = {};
+    ucontext_t home = {};
     kn_u32 current = 0, id[3] = {0, 0, 0};
-    kn_u32 exchange[1024], fragments[1024][6];
+    kn_u32 exchange[1024] = {}, fragments[1024][6] = {};
     void (*function)(const void *) = nullptr;
     const void *argument = nullptr;
 };
 thread_local Group group;
 
-void wait_as(Wait why) {
+// `barrier` tells barriers apart: 0, or the distance of lanes that meet there.
+void wait_as(Wait why, kn_u32 barrier = 0) {
     Lane &lane = group.lanes[group.current];
     lane.wait = why;
+    lane.barrier = barrier;
     if (!_setjmp(lane.at)) _longjmp(group.scheduler, 1);
 }
 void begin_lane() {
@@ -55,7 +59,11 @@ __attribute__((noinline)) void resume(kn_u32 i) {
 // Returns false if lanes wait for others that will not come, which would hang or go wrong on a GPU.
 bool run_group(kn_u32 threads) {
     Group &g = group;
-    if (g.lanes.size() < threads) g.lanes.resize(threads);
+    if (g.room < threads) {
+        delete[] g.lanes;
+        g.lanes = new Lane[threads];
+        g.room = threads;
+    }
     for (kn_u32 i = 0; i < threads; i++) {
         Lane &lane = g.lanes[i];
         lane.wait = RUNS;
@@ -95,7 +103,14 @@ bool run_group(kn_u32 threads) {
                     g.id[2]);
             return false;
         }
-        for (kn_u32 i = 0; i < threads; i++) g.lanes[i].wait = RUNS;
+        for (kn_u32 i = 0; i < threads; i++) {
+            if (g.lanes[i].barrier != g.lanes[0].barrier) {
+                fprintf(stderr, "kn: threads 0 and %u of group %u,%u,%u are at different barriers\n", i, g.id[0], g.id[1],
+                        g.id[2]);
+                return false;
+            }
+            g.lanes[i].wait = RUNS;
+        }
     }
 }
 struct Entry {
@@ -159,10 +174,11 @@ KN_FN kn_i32 kn_dot4(kn_i32 a, kn_i32 b, kn_i32 c) {
 }
 KN_FN kn_u32 kn_xor_u32(kn_u32 v, kn_u32 mask) {
     const kn_u32 me = kn::group.current;
+    const kn::Wait where = mask < KN_WAVE ? kn::AT_WAVE : kn::AT_BARRIER;
     kn::group.exchange[me] = v;
-    kn::wait_as(kn::AT_WAVE);
+    kn::wait_as(where, mask);
     const kn_u32 other = kn::group.exchange[me ^ mask];
-    kn::wait_as(kn::AT_WAVE);
+    kn::wait_as(where, mask);
     return other;
 }
 KN_FN float kn_xor_f32(float v, kn_u32 mask) { return kn_float(kn_xor_u32(kn_bits(v), mask)); }
@@ -178,7 +194,10 @@ KN_FN kn_u4 kn_load_u4(const void *at) { kn_check16(at); kn_u4 v; memcpy(&v, at,
 KN_FN kn_f4 kn_local4(const float *at) { kn_f4 v; memcpy(&v, at, 16); return v; }
 KN_FN void kn_store_local4(float *at, kn_f4 v) { memcpy(at, &v, 16); }
 
+/* Matrix units work on teams in one wave. */
+#if KN_WAVE >= 32
 #define KN_HAS_MMA 1
+#endif
 KN_FN kn_u32 kn_half2(float low, float high) { return kn_float_to_half(low) | (kn_u32)kn_float_to_half(high) << 16; }
 /* The matrix product of CUDA's mma.sync.m16n8k16, element by element: row r of a is with lane 4 (r % 8) + k % 8 / 2,
  * column n of b with lane 4 n + k % 8 / 2, and a lane gets columns 2 t and 2 t + 1 of rows g and g + 8. */

@@ -5,6 +5,10 @@
 use paceline_backend_cpu as _;
 #[cfg(feature = "cuda")]
 use paceline_backend_cuda as _;
+#[cfg(feature = "rocm")]
+use paceline_backend_rocm as _;
+#[cfg(feature = "sycl")]
+use paceline_backend_sycl as _;
 #[cfg(feature = "strategies")]
 use {
     paceline_strategy_dflash as _, paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _,
@@ -25,4 +29,8 @@ pub const BUILTINS: &[&str] = &[
     "mtp-chain",
     #[cfg(feature = "strategies")]
     "ngram-adaptive",
+    #[cfg(feature = "rocm")]
+    "rocm",
+    #[cfg(feature = "sycl")]
+    "sycl",
 ];

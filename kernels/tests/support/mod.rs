@@ -9,8 +9,8 @@ use paceline_kernels::host;
 use paceline_kernels::params::{Parameters, View};
 use paceline_plugin_api::graph::{Attribute, Builder, Graph, ValueId};
 
-/// Wave widths of the GPUs that there are.
-pub const WAVES: [u32; 2] = [32, 64];
+/// Wave widths of the GPUs that there are; 16 finds nothing that 8 does not.
+pub const WAVES: [u32; 3] = [8, 32, 64];
 /// What memory holds that nobody wrote: a NaN, and an index that is out of range everywhere.
 const GARBAGE: u32 = 0x7FC0_DEAD;
 

@@ -28,4 +28,4 @@ const INFO: PluginInfo = PluginInfo {
     descriptor: DESCRIPTOR,
 };
 
-backend_plugin!(INFO, GpuBackend, GpuBackend::new(&platform::INSTALLED));
+backend_plugin!(INFO, GpuBackend, GpuBackend::new(platform::platform()));

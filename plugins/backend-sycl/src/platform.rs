@@ -22,13 +22,19 @@ const INSTALL: &str = "install Intel's driver for GPUs, with its packages for Le
 /// The settings of a device.
 pub(crate) const SETTINGS: &[Setting] = &[GRAPHS, PROFILE];
 
+/// Finds a driver, or says why there is none.
+pub(crate) type Find = dyn Fn() -> Result<&'static dyn Driver, NoDriver> + Send + Sync;
+
 /// The platform; the driver is found by `find`.
 pub(crate) struct Sycl {
-    pub find: fn() -> Result<&'static dyn Driver, NoDriver>,
+    pub find: Box<Find>,
 }
 
-/// The driver that is installed.
-pub(crate) static INSTALLED: Sycl = Sycl { find: installed };
+/// The platform on the driver that is installed.
+pub(crate) fn platform() -> &'static Sycl {
+    static PLATFORM: OnceLock<Sycl> = OnceLock::new();
+    PLATFORM.get_or_init(|| Sycl { find: Box::new(installed) })
+}
 
 /// The driver that is installed, started once in a process.
 fn installed() -> Result<&'static dyn Driver, NoDriver> {
@@ -131,7 +137,7 @@ mod tests {
 
     #[test]
     fn no_driver_is_no_device() {
-        let find = || choose(Err(NoLevelZero::Missing), || Err(NoOpenCl::Missing));
+        let find = Box::new(|| choose(Err(NoLevelZero::Missing), || Err(NoOpenCl::Missing)));
         let backend = GpuBackend::new(Box::leak(Box::new(Sycl { find })));
         assert_eq!(backend.devices(), Ok(Vec::new()));
         let error = backend.open(0, &[]).err().unwrap();

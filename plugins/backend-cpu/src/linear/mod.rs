@@ -36,6 +36,8 @@ mod avx512;
 mod block_formats;
 mod floats;
 pub(crate) mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod quant_formats;
 mod quants;
 mod scalar;

@@ -1,6 +1,7 @@
 //! Running a program: where values are, how work is cut into chunks, and what a chunk does.
 
 mod checks;
+mod experts;
 mod recurrent;
 mod rows;
 mod sequences;
@@ -186,6 +187,7 @@ impl Run<'_> {
                 0 => 0,
                 _ => work.n.div_ceil(crate::weights::PANEL_ROWS).div_ceil(self.panels_per_chunk(work)),
             },
+            Kernel::Experts(stage, work) => self.expert_chunks(*stage, work),
             Kernel::RowsStore(work) => work.width.div_ceil(STORE_COLUMNS),
             Kernel::Attention(work) => self.attention_chunks(work),
             Kernel::AttentionCombine(work) => self.combine_chunks(work),
@@ -235,6 +237,7 @@ impl Run<'_> {
     fn run_one(&self, kernel: &Kernel, chunk: usize, thread: usize) {
         match kernel {
             Kernel::Rows { .. } | Kernel::Linear(_) => self.run(kernel, chunk..chunk + 1, thread),
+            Kernel::Experts(stage, work) => self.experts(*stage, work, chunk),
             Kernel::RowsStore(work) => self.rows_store(work, chunk),
             Kernel::Attention(work) => self.attention(work, chunk, thread),
             Kernel::AttentionCombine(work) => self.combine(work, chunk, thread),

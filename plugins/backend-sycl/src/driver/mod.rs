@@ -7,7 +7,10 @@ pub(crate) mod opencl;
 use crate::widths::Form;
 use paceline_gpu::driver::{Cause, DriverError};
 use paceline_kernels::spirv;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// A lock that a panic elsewhere does not take away: what it guards is valid after every statement.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,6 +38,42 @@ unsafe fn object<'a, T>(handle: usize) -> &'a T {
 unsafe fn taken<T>(handle: usize) -> Box<T> {
     // SAFETY: the caller's promise.
     unsafe { Box::from_raw(handle as *mut T) }
+}
+
+/// What tells modules apart.
+fn fingerprint(module: &[u8]) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    module.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Kernels that were built for a device, by module and name. A driver takes seconds for some, so they stay when the device is
+/// closed, for the next who opens it. One is built at a time: not every compiler can do more.
+struct Built<K>(Mutex<HashMap<(u64, String), Box<K>>>);
+
+impl<K> Default for Built<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K> Built<K> {
+    /// The handle of a kernel, which is built if it was not yet.
+    fn kernel<E>(&self, module: u64, name: &str, build: impl FnOnce() -> Result<K, E>) -> Result<usize, E> {
+        let mut kernels = lock(&self.0);
+        let key = (module, name.to_owned());
+        let kernel = match kernels.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let start = Instant::now();
+                let kernel = build()?;
+                tracing::debug!("kernel `{name}` was built in {} ms", start.elapsed().as_millis());
+                place.insert(Box::new(kernel))
+            }
+        };
+        Ok(&raw const **kernel as usize)
+    }
 }
 
 /// An error that no call of a driver made.

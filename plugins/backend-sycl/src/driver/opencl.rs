@@ -1,6 +1,6 @@
 //! OpenCL with SPIR-V and unified shared memory, opened at run time. It cannot record work.
 
-use super::{handle, lock, object, one_kernel, own_error, taken, uuid_text};
+use super::{Built, fingerprint, handle, lock, object, one_kernel, own_error, taken, uuid_text};
 use crate::selector::{Api, Kind, Selector};
 use crate::widths;
 use cl3::error_codes::error_text;
@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a device must have, beside SPIR-V.
@@ -69,10 +69,12 @@ unsafe impl Send for Found {}
 // SAFETY: as above.
 unsafe impl Sync for Found {}
 
-/// An opened device.
+/// An opened device. It stays when the device is closed, unless that was lost.
 struct Context {
     ordinal: u32,
     context: cl::cl_context,
+    kernels: Built<Kernel>,
+    is_lost: AtomicBool,
     /// Bytes that are allocated, and those of each allocation.
     taken: AtomicU64,
     sizes: Mutex<HashMap<usize, u64>>,
@@ -90,10 +92,10 @@ impl Drop for Context {
     }
 }
 
-/// A module, from which kernels are taken and built one by one, and those that were.
+/// A module, from which kernels are taken and built one by one.
 struct Module {
     bytes: Vec<u8>,
-    kernels: Mutex<Vec<usize>>,
+    fingerprint: u64,
 }
 
 /// A kernel. Its argument is set and the kernel queued under the lock, since a kernel has one set of arguments.
@@ -101,6 +103,11 @@ struct Kernel {
     kernel: Mutex<cl::cl_kernel>,
     program: cl::cl_program,
 }
+
+// SAFETY: kernels and programs may be used by any thread, a kernel by one at a time.
+unsafe impl Send for Kernel {}
+// SAFETY: as above; the kernel is under a lock.
+unsafe impl Sync for Kernel {}
 
 /// A queue that runs in order.
 struct Stream {
@@ -135,6 +142,10 @@ fn failed(call: &'static str) -> impl Fn(cl::cl_int) -> DriverError {
             cl::CL_MEM_OBJECT_ALLOCATION_FAILURE | cl::CL_OUT_OF_HOST_MEMORY => Cause::OutOfMemory,
             _ => Cause::Other,
         };
+        if cause == Cause::Lost && !CURRENT.get().is_null() {
+            // SAFETY: by the contract of the trait the context that is bound is open.
+            unsafe { &*CURRENT.get() }.is_lost.store(true, Ordering::Relaxed);
+        }
         DriverError {
             call,
             code: code.into(),
@@ -165,7 +176,7 @@ fn numbers(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// A number that a device states, of four or eight bytes.
-fn number(id: cl::cl_device_id, what: u32) -> DriverResult<u64> {
+fn number_of(id: cl::cl_device_id, what: u32) -> DriverResult<u64> {
     let mut bytes = device::get_device_data(id, what).map_err(failed("clGetDeviceInfo"))?;
     bytes.resize(8, 0);
     Ok(numbers(&bytes)[0])
@@ -204,7 +215,7 @@ impl Memory {
 }
 
 fn kind_of(id: cl::cl_device_id) -> DriverResult<Kind> {
-    let kind = number(id, cl::CL_DEVICE_TYPE)?;
+    let kind = number_of(id, cl::CL_DEVICE_TYPE)?;
     Ok(match kind {
         _ if kind & cl::CL_DEVICE_TYPE_GPU != 0 => Kind::Gpu,
         _ if kind & cl::CL_DEVICE_TYPE_CPU != 0 => Kind::Cpu,
@@ -213,7 +224,7 @@ fn kind_of(id: cl::cl_device_id) -> DriverResult<Kind> {
 }
 
 /// A device, or why it is of no use.
-fn examine(of: cl::cl_platform_id, id: cl::cl_device_id, kind: Kind) -> Result<Found, String> {
+fn examine(of: cl::cl_platform_id, id: cl::cl_device_id, number: u32, kind: Kind) -> Result<Found, String> {
     let said = |error: DriverError| error.to_string();
     let extensions = text(id, cl::CL_DEVICE_EXTENSIONS).map_err(said)?;
     let missing = NEEDED.into_iter().find(|name| !extensions.split_whitespace().any(|it| it == *name));
@@ -233,32 +244,33 @@ fn examine(of: cl::cl_platform_id, id: cl::cl_device_id, kind: Kind) -> Result<F
     if usable.is_empty() {
         return Err(format!("its sub-groups have {widths:?} lanes; 8, 16 or 32 are needed"));
     }
-    let group = number(id, cl::CL_DEVICE_MAX_WORK_GROUP_SIZE).map_err(said)?;
+    let group = number_of(id, cl::CL_DEVICE_MAX_WORK_GROUP_SIZE).map_err(said)?;
     if group < GROUP as u64 {
         return Err(format!("its groups have at most {group} threads; {GROUP} are needed"));
     }
     let pci = device::get_device_data(id, PCI_BUS_INFO).ok().filter(|bytes| bytes.len() >= 16);
-    let pci = pci.map_or(String::new(), |b| {
+    // Processors have none; devices without one are told apart by their number.
+    let pci = pci.map_or(format!("opencl:{number}"), |b| {
         let word = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
         format!("{:04x}:{:02x}:{:02x}.{}", word(0), word(4), word(8), word(12))
     });
     let uuid = device::get_device_data(id, UUID).ok();
     let uuid =
         uuid.and_then(|bytes| bytes.try_into().ok()).map_or(String::new(), |id: [u8; 16]| uuid_text(&id));
-    let number = |what: u32| number(id, what).map_err(said);
+    let stated = |what: u32| number_of(id, what).map_err(said);
     let facts = DeviceFacts {
         name: text(id, cl::CL_DEVICE_NAME).map_err(said)?,
         pci,
         uuid,
-        memory: number(cl::CL_DEVICE_GLOBAL_MEM_SIZE)?,
+        memory: stated(cl::CL_DEVICE_GLOBAL_MEM_SIZE)?,
         target: "spirv".into(),
         wave: widths::usual(&usable),
-        units: (number(cl::CL_DEVICE_MAX_COMPUTE_UNITS)? as u32).max(1),
-        is_integrated: number(cl::CL_DEVICE_HOST_UNIFIED_MEMORY)? != 0,
+        units: (stated(cl::CL_DEVICE_MAX_COMPUTE_UNITS)? as u32).max(1),
+        is_integrated: stated(cl::CL_DEVICE_HOST_UNIFIED_MEMORY)? != 0,
         captures: false,
         overlaps: false,
     };
-    let largest = number(cl::CL_DEVICE_MAX_MEM_ALLOC_SIZE)?;
+    let largest = stated(cl::CL_DEVICE_MAX_MEM_ALLOC_SIZE)?;
     Ok(Found { id, memory, widths: usable, facts, largest, is_cpu: kind == Kind::Cpu })
 }
 
@@ -285,7 +297,7 @@ impl OpenClDriver {
                 let kind = kind_of(id).map_err(NoOpenCl::Failed)?;
                 if selector.takes(Api::OpenCl, number, kind) {
                     let name = text(id, cl::CL_DEVICE_NAME).unwrap_or_default();
-                    match examine(of, id, kind) {
+                    match examine(of, id, number, kind) {
                         Ok(found) if forced.is_some_and(|width| !found.widths.contains(&width)) => {
                             tracing::warn!(
                                 "OpenCL's {name} is left out: it has no such sub-groups as are asked for"
@@ -457,8 +469,14 @@ impl Driver for OpenClDriver {
             None => {
                 let made = context::create_context(&[found.id], ptr::null(), None, ptr::null_mut());
                 let context = made.map_err(failed("clCreateContext"))?;
-                let context =
-                    Arc::new(Context { ordinal, context, taken: AtomicU64::new(0), sizes: Mutex::default() });
+                let context = Arc::new(Context {
+                    ordinal,
+                    context,
+                    kernels: Built::default(),
+                    is_lost: AtomicBool::new(false),
+                    taken: AtomicU64::new(0),
+                    sizes: Mutex::default(),
+                });
                 open.insert(ordinal, (Arc::clone(&context), 1));
                 context
             }
@@ -470,9 +488,9 @@ impl Driver for OpenClDriver {
 
     fn close(&self, ordinal: u32) {
         let mut open = lock(&self.open);
-        if let Some((_, count)) = open.get_mut(&ordinal) {
+        if let Some((context, count)) = open.get_mut(&ordinal) {
             *count -= 1;
-            if *count == 0 {
+            if *count == 0 && context.is_lost.load(Ordering::Relaxed) {
                 open.remove(&ordinal);
             }
         }
@@ -561,23 +579,19 @@ impl Driver for OpenClDriver {
     }
 
     fn load_module(&self, image: &[u8]) -> DriverResult<ModuleHandle> {
-        Ok(ModuleHandle(handle(Module { bytes: image.to_vec(), kernels: Mutex::default() })))
+        Ok(ModuleHandle(handle(Module { bytes: image.to_vec(), fingerprint: fingerprint(image) })))
     }
 
     fn unload_module(&self, module: ModuleHandle) {
-        // SAFETY: made by `load_module`, unloaded once by its owner, and its kernels with it.
-        unsafe {
-            let module = taken::<Module>(module.0);
-            lock(&module.kernels).drain(..).for_each(|kernel| drop(taken::<Kernel>(kernel)));
-        }
+        // SAFETY: made by `load_module`, unloaded once by its owner.
+        drop(unsafe { taken::<Module>(module.0) });
     }
 
     fn kernel(&self, module: ModuleHandle, name: &str) -> DriverResult<KernelHandle> {
         // SAFETY: the module is loaded by the contract of the trait.
         let module: &Module = unsafe { object(module.0) };
-        let kernel = handle(self.build(&module.bytes, name)?);
-        lock(&module.kernels).push(kernel);
-        Ok(KernelHandle(kernel))
+        let (context, _) = self.current()?;
+        context.kernels.kernel(module.fingerprint, name, || self.build(&module.bytes, name)).map(KernelHandle)
     }
 
     fn allow_shared(&self, _: KernelHandle, _: u32) -> DriverResult<()> {

@@ -3,7 +3,7 @@
 //! `intel-opencl-rt` and `intel-cmplr-lib-rt` of PyPI. The variables that make it be found have to be there when a process begins, so each test runs in a
 //! process of its own.
 
-use paceline_conformance::suite::{Suite, SuiteOptions};
+use super::strict_suite;
 use paceline_plugin_api::abi::HostTable;
 use paceline_plugin_api::client::{BackendClient, PluginClient};
 use std::process::Command;
@@ -47,34 +47,17 @@ fn on_processor(name: &str, width: u32, inner: impl FnOnce(&BackendClient)) {
     assert!(command.status().unwrap().success(), "with sub-groups of {width}");
 }
 
-fn suite(backend: &BackendClient, groups: &[&str]) {
-    let options = SuiteOptions {
-        groups: groups.iter().map(|&group| group.to_owned()).collect(),
-        required: vec!["*".into()],
-        ..SuiteOptions::default()
-    };
-    let report = Suite::new(backend, options).run();
-    println!("{report}");
-    assert_eq!(report.failed(), 0, "{report}");
-    assert!(report.passed() > 0);
-}
-
 #[test]
 fn conformance_at_8() {
-    on_processor("conformance_at_8", 8, |backend| suite(backend, &[]));
+    on_processor("conformance_at_8", 8, |backend| strict_suite(backend, &[], true));
 }
 
 #[test]
 fn conformance_at_16() {
-    on_processor("conformance_at_16", 16, |backend| suite(backend, &[]));
+    on_processor("conformance_at_16", 16, |backend| strict_suite(backend, &[], true));
 }
 
 #[test]
 fn conformance_at_32() {
-    on_processor("conformance_at_32", 32, |backend| suite(backend, &[]));
-}
-
-#[test]
-fn small() {
-    on_processor("small", 16, |backend| suite(backend, &["add", "mul", "scale"]));
+    on_processor("conformance_at_32", 32, |backend| strict_suite(backend, &[], true));
 }

@@ -67,6 +67,9 @@ pub(super) fn check(call: &'static str, code: ze::ze_result_t) -> DriverResult<(
         }
         _ => (Cause::Other, ""),
     };
+    if cause == Cause::Lost {
+        super::note_loss();
+    }
     let name = NAMES.iter().find(|(known, _)| *known == code).map_or("an unknown result", |(_, name)| name);
     let name = format!("ZE_RESULT_{name}");
     Err(DriverError { call, code: code.into(), cause, name, text: String::new(), advice })
@@ -139,7 +142,7 @@ pub(super) fn devices(
                 _ => Kind::Other,
             };
             if selector.takes(Api::LevelZero, number, kind) {
-                match examine(api, driver, device, &properties)? {
+                match examine(api, driver, device, number, &properties)? {
                     Ok(device) if forced.is_some_and(|width| !device.widths.contains(&width)) => {
                         let name = &device.facts.name;
                         tracing::warn!(
@@ -161,6 +164,7 @@ fn examine(
     api: &ze::LevelZero,
     driver: ze::ze_driver_handle_t,
     device: ze::ze_device_handle_t,
+    number: u32,
     properties: &ze::ze_device_properties_t,
 ) -> DriverResult<Result<Found, String>> {
     let mut compute = ze::ze_device_compute_properties_t {
@@ -216,7 +220,7 @@ fn examine(
         pci: if has_address {
             format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}")
         } else {
-            String::new()
+            format!("level_zero:{number}")
         },
         uuid: uuid_text(&properties.uuid.id),
         memory,

@@ -3,7 +3,7 @@
 mod calls;
 mod stream;
 
-use super::{handle, lock, object, one_kernel, own_error, taken};
+use super::{Built, fingerprint, handle, lock, object, one_kernel, own_error, taken};
 use crate::selector::Selector;
 use crate::widths;
 use calls::{Found, call};
@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use stream::{Event, Graph, Root, Stream};
 
@@ -38,19 +38,21 @@ pub(crate) enum NoLevelZero {
     Failed(DriverError),
 }
 
-/// An opened device.
+/// An opened device. It stays when the device is closed, unless that was lost.
 struct Context {
     ordinal: u32,
+    kernels: Built<Kernel>,
+    is_lost: AtomicBool,
     root: Root,
     /// Bytes that are allocated, and those of each allocation.
     taken: AtomicU64,
     sizes: Mutex<HashMap<usize, u64>>,
 }
 
-/// A module, from which kernels are taken and built one by one, and those that were.
+/// A module, from which kernels are taken and built one by one.
 struct Module {
     bytes: Vec<u8>,
-    kernels: Mutex<Vec<usize>>,
+    fingerprint: u64,
 }
 
 /// A kernel with its own module. Its argument is set and the kernel appended under the lock, since a kernel has one set of
@@ -58,6 +60,22 @@ struct Module {
 struct Kernel {
     kernel: Mutex<ze::ze_kernel_handle_t>,
     module: ze::ze_module_handle_t,
+    api: Arc<ze::LevelZero>,
+}
+
+// SAFETY: kernels and modules may be used by any thread, a kernel by one at a time.
+unsafe impl Send for Kernel {}
+// SAFETY: as above; the kernel is under a lock.
+unsafe impl Sync for Kernel {}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // SAFETY: both were made by `build`, and are used by nothing that is queued.
+        unsafe {
+            let _ = call!(self.api, zeKernelDestroy(*lock(&self.kernel)));
+            let _ = call!(self.api, zeModuleDestroy(self.module));
+        }
+    }
 }
 
 /// Level Zero on this machine.
@@ -73,6 +91,14 @@ pub(crate) struct LevelZeroDriver {
 thread_local! {
     /// The context of the calling thread.
     static CURRENT: Cell<*const Context> = const { Cell::new(ptr::null()) };
+}
+
+/// Remembers that the device of the calling thread is lost.
+fn note_loss() {
+    if !CURRENT.get().is_null() {
+        // SAFETY: by the contract of the trait the context that is bound is open.
+        unsafe { &*CURRENT.get() }.is_lost.store(true, Ordering::Relaxed);
+    }
 }
 
 impl LevelZeroDriver {
@@ -193,7 +219,7 @@ impl LevelZeroDriver {
                 return Err(error);
             }
         }
-        Ok(Kernel { kernel: Mutex::new(kernel), module })
+        Ok(Kernel { kernel: Mutex::new(kernel), module, api: Arc::clone(&self.api) })
     }
 
     /// What the compiler said; the log is given back.
@@ -234,8 +260,14 @@ impl Driver for LevelZeroDriver {
             }
             None => {
                 let root = Root::new(&self.api, found)?;
-                let context =
-                    Arc::new(Context { ordinal, root, taken: AtomicU64::new(0), sizes: Mutex::default() });
+                let context = Arc::new(Context {
+                    ordinal,
+                    kernels: Built::default(),
+                    is_lost: AtomicBool::new(false),
+                    root,
+                    taken: AtomicU64::new(0),
+                    sizes: Mutex::default(),
+                });
                 open.insert(ordinal, (Arc::clone(&context), 1));
                 context
             }
@@ -247,9 +279,9 @@ impl Driver for LevelZeroDriver {
 
     fn close(&self, ordinal: u32) {
         let mut open = lock(&self.open);
-        if let Some((_, count)) = open.get_mut(&ordinal) {
+        if let Some((context, count)) = open.get_mut(&ordinal) {
             *count -= 1;
-            if *count == 0 {
+            if *count == 0 && context.is_lost.load(Ordering::Relaxed) {
                 open.remove(&ordinal);
             }
         }
@@ -339,27 +371,19 @@ impl Driver for LevelZeroDriver {
     }
 
     fn load_module(&self, image: &[u8]) -> DriverResult<ModuleHandle> {
-        Ok(ModuleHandle(handle(Module { bytes: image.to_vec(), kernels: Mutex::default() })))
+        Ok(ModuleHandle(handle(Module { bytes: image.to_vec(), fingerprint: fingerprint(image) })))
     }
 
     fn unload_module(&self, module: ModuleHandle) {
-        // SAFETY: made by `load_module`, unloaded once by its owner, and its kernels with it.
-        unsafe {
-            let module = taken::<Module>(module.0);
-            for kernel in lock(&module.kernels).drain(..) {
-                let kernel = taken::<Kernel>(kernel);
-                let _ = call!(self.api, zeKernelDestroy(*lock(&kernel.kernel)));
-                let _ = call!(self.api, zeModuleDestroy(kernel.module));
-            }
-        }
+        // SAFETY: made by `load_module`, unloaded once by its owner.
+        drop(unsafe { taken::<Module>(module.0) });
     }
 
     fn kernel(&self, module: ModuleHandle, name: &str) -> DriverResult<KernelHandle> {
         // SAFETY: the module is loaded by the contract of the trait.
         let module: &Module = unsafe { object(module.0) };
-        let kernel = handle(self.build(&module.bytes, name)?);
-        lock(&module.kernels).push(kernel);
-        Ok(KernelHandle(kernel))
+        let (context, _) = self.current()?;
+        context.kernels.kernel(module.fingerprint, name, || self.build(&module.bytes, name)).map(KernelHandle)
     }
 
     fn allow_shared(&self, _: KernelHandle, _: u32) -> DriverResult<()> {
