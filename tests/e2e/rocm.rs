@@ -31,12 +31,12 @@ const DEVICES_TEXT: &CStr = c"gfx1101:8GiB,gfx906:8GiB";
 /// the other's.
 const EPSILON: f32 = 0.05;
 
-/// Not the id of the backend itself, which may be linked in beside it.
+/// Another id than that of the backend itself, which is linked in as well.
 const INFO: PluginInfo = PluginInfo {
-    id: "rocm-on-a-stand-in",
+    id: "rocm-double",
     version: "0.1.0",
     kind: abi::kind::BACKEND,
-    descriptor: "id = \"rocm-on-a-stand-in\"\nkind = \"backend\"\nversion = \"0.1.0\"\n\
+    descriptor: "id = \"rocm-double\"\nkind = \"backend\"\nversion = \"0.1.0\"\n\
                  abi = { oldest = \"1.0\", built = \"1.0\" }\nlicense = \"MIT OR Apache-2.0\"\n\
                  summary = \"The ROCm backend on a stand-in for the HIP library.\"\n",
 };
