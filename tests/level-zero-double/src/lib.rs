@@ -11,7 +11,11 @@
 //! One copy of the library is one machine. Tests that want their own open a copy of the file.
 
 #![allow(non_snake_case, reason = "the names are those of the specification of Level Zero")]
-#![allow(clippy::missing_safety_doc, missing_docs, reason = "the specification of Level Zero says what may be passed")]
+#![allow(
+    clippy::missing_safety_doc,
+    missing_docs,
+    reason = "the specification of Level Zero says what may be passed"
+)]
 
 pub mod api;
 pub mod control;

@@ -45,5 +45,7 @@ pub(crate) enum Object {
     Kernel(Kernel),
     Log(String),
     /// Memory of the device or of the host.
-    Memory { layout: Layout },
+    Memory {
+        layout: Layout,
+    },
 }
