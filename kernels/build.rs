@@ -25,6 +25,8 @@ fn host() {
             // No fused multiply-adds but those that are written, and no jumps checked for going down one stack.
             .flag("-ffp-contract=off")
             .flag("-U_FORTIFY_SOURCE")
+            // In a shared library, what belongs to a thread is found quickly.
+            .flag_if_supported("-mtls-dialect=gnu2")
             .flag_if_supported("-Wno-unknown-pragmas")
             .flag_if_supported("-Wno-unused-function")
             .flag_if_supported("-Wno-clobbered")

@@ -157,7 +157,7 @@ struct Plain {
     static constexpr bool SIGNED = true, MINIMA = false, WHOLE = false, HALVES = false;
     static __device__ __forceinline__ constexpr float factor(int) { return 1.0f; }
     __device__ __forceinline__ float minimum(int, int) const { return 0.0f; }
-    __device__ __forceinline__ float half_scale(int, int, int) const { return 1.0f; }
+    __device__ __forceinline__ float half_scale(int, int, int, float) const { return 1.0f; }
 };
 
 template <int STEP>
@@ -417,9 +417,9 @@ struct Q6K : Plain {
                 | ((upper.w[i] << (6 - b % 4 * 2)) & 0xc0c0c0c0u);
     }
     __device__ __forceinline__ float scale(int, int r) const { return d[r]; }
-    /* The scale of half h of a block. */
-    __device__ __forceinline__ float half_scale(int b, int h, int r) const {
-        return byte_and_2_23(sc.row[r][b / 2], b % 2 * 2 + h) - 8388736.0f;
+    /* The scale of half h of a block, times a power of two: exact. */
+    __device__ __forceinline__ float half_scale(int b, int h, int r, float times) const {
+        return __fmaf_rn(byte_and_2_23(sc.row[r][b / 2], b % 2 * 2 + h), times, -8388736.0f * times);
     }
 };
 

@@ -12,22 +12,30 @@ constexpr int RECORD = 640;
 constexpr int MAGIC_BITS = 0x4B400000;
 constexpr float MAGIC = 12582912.0f;
 
+/* c = a b + `start`, over 32 elements. */
 template <bool SIGNED>
-__device__ __forceinline__ void mma32(int c[4], const u32 a[4], u32 b0, u32 b1) {
+__device__ __forceinline__ void mma32(int c[4], const u32 a[4], u32 b0, u32 b1, int start) {
     if (SIGNED)
         asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
             : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(MAGIC_BITS));
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
     else
         asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
             : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(MAGIC_BITS));
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
 }
-__device__ __forceinline__ void mma16(int c[4], u32 a0, u32 a1, u32 b) {
+__device__ __forceinline__ void mma16(int c[4], u32 a0, u32 a1, u32 b, int start) {
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
-        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3]) : "r"(a0), "r"(a1), "r"(b), "r"(MAGIC_BITS));
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3]) : "r"(a0), "r"(a1), "r"(b), "r"(start));
+}
+
+/* How far a fragment's quants are shifted, as a power of two. */
+template <class F>
+__device__ __forceinline__ constexpr int shift_of(int b) {
+    const float f = F::factor(b);
+    return f == 1.0f ? 0 : f == 0.5f ? 1 : f == 0.25f ? 2 : f == 0.125f ? 3 : 4;
 }
 
 /* Waits for the launch before this one, when they overlap; nothing that it writes may be read before. */
@@ -39,8 +47,9 @@ __device__ __forceinline__ void wait_for_inputs() {
 }
 
 /* Adds a block of a panel times the same block of 8 rows: q are the two words of their fragment, xs and xsum the scales
- * of rows 2 t and 2 t + 1. */
-template <class F, int COLUMNS>
+ * of rows 2 t and 2 t + 1. All forms of a dot are exact. With many rows arithmetic is what takes time, and integers
+ * become floats on a unit that is free otherwise; with few rows the trick with MAGIC takes fewer instructions. */
+template <class F, int COLUMNS, bool MANY>
 __device__ __forceinline__ void add_block(const F &w, int b, const u32 a[4], const float d[2], const float m[2],
     u32 q0, u32 q1, const u32 *xs, const u32 *xsum, float sum[4])
 {
@@ -48,17 +57,30 @@ __device__ __forceinline__ void add_block(const F &w, int b, const u32 a[4], con
     const float f = F::factor(b);
     float dot[4];
     int c[4];
-    if constexpr (F::HALVES) {
+    if constexpr (F::HALVES && MANY) {
         int e[4];
-        mma16(c, a[0], a[1], q0);
-        mma16(e, a[2], a[3], q1);
+        mma16(c, a[0], a[1], q0, 0);
+        mma16(e, a[2], a[3], q1, 0);
 #pragma unroll
         for (int i = 0; i < 4; i += STEP) {
-            dot[i] = __fmul_rn(__fmaf_rn(__int_as_float(c[i]), f, -MAGIC * f), w.half_scale(b, 0, i / 2));
-            dot[i] = __fmaf_rn(__fmaf_rn(__int_as_float(e[i]), f, -MAGIC * f), w.half_scale(b, 1, i / 2), dot[i]);
+            dot[i] = __fmul_rn(__int2float_rn(c[i]), w.half_scale(b, 0, i / 2, f));
+            dot[i] = __fmaf_rn(__int2float_rn(e[i]), w.half_scale(b, 1, i / 2, f), dot[i]);
         }
+    } else if constexpr (F::HALVES) {
+        int e[4];
+        mma16(c, a[0], a[1], q0, MAGIC_BITS);
+        mma16(e, a[2], a[3], q1, MAGIC_BITS);
+#pragma unroll
+        for (int i = 0; i < 4; i += STEP) {
+            dot[i] = __fmul_rn(__fmaf_rn(__int_as_float(c[i]), f, -MAGIC * f), w.half_scale(b, 0, i / 2, 1.0f));
+            dot[i] = __fmaf_rn(__fmaf_rn(__int_as_float(e[i]), f, -MAGIC * f), w.half_scale(b, 1, i / 2, 1.0f), dot[i]);
+        }
+    } else if constexpr (MANY) {
+        mma32<F::SIGNED>(c, a, q0, q1, 0);
+#pragma unroll
+        for (int i = 0; i < 4; i += STEP) dot[i] = __int2float_rn(F::SIGNED ? c[i] >> shift_of<F>(b) : c[i]);
     } else {
-        mma32<F::SIGNED>(c, a, q0, q1);
+        mma32<F::SIGNED>(c, a, q0, q1, MAGIC_BITS);
 #pragma unroll
         for (int i = 0; i < 4; i += STEP) dot[i] = __fmaf_rn(__int_as_float(c[i]), f, -MAGIC * f);
     }
@@ -90,6 +112,7 @@ __device__ __forceinline__ void add_step(const u8 *from, int panel_bytes, const 
     int blocks, const u8 *x, const u8 *scales, int tile_bytes, float (&sum)[PANELS][TILES][4])
 {
     typedef F<STEP> Format;
+    constexpr bool MANY = PANELS * TILES > 1;
     const int lane = (int)(threadIdx.x & 31u);
     Format w[PANELS];
 #pragma unroll
@@ -105,6 +128,10 @@ __device__ __forceinline__ void add_step(const u8 *from, int panel_bytes, const 
 #pragma unroll
             for (int s = 0; s < 2; s++) {
                 w[p].fragment(2 * pair + s, a[p][s]);
+                /* Once for all tiles. */
+                if (MANY && !Format::SIGNED)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) a[p][s][i] >>= shift_of<Format>(2 * pair + s);
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
                     const int at = (lane / 4 + 8 * r) * STEP + 2 * pair + s;
@@ -121,12 +148,12 @@ __device__ __forceinline__ void add_step(const u8 *from, int panel_bytes, const 
             if (Format::MINIMA) xsum = load16(scales + at + 64);
 #pragma unroll
             for (int p = 0; p < PANELS; p++)
-                add_block<Format, COLUMNS>(w[p], 2 * pair, a[p][0], d[p][0], m[p][0], q.w[0], q.w[1], xs.w, xsum.w,
+                add_block<Format, COLUMNS, MANY>(w[p], 2 * pair, a[p][0], d[p][0], m[p][0], q.w[0], q.w[1], xs.w, xsum.w,
                     sum[p][tile]);
             if (!Format::WHOLE && block + 2 * pair + 1 >= blocks) continue;
 #pragma unroll
             for (int p = 0; p < PANELS; p++)
-                add_block<Format, COLUMNS>(w[p], 2 * pair + 1, a[p][1], d[p][1], m[p][1], q.w[2], q.w[3], xs.w + 2,
+                add_block<Format, COLUMNS, MANY>(w[p], 2 * pair + 1, a[p][1], d[p][1], m[p][1], q.w[2], q.w[3], xs.w + 2,
                     xsum.w + 2, sum[p][tile]);
         }
     }
@@ -201,8 +228,9 @@ __device__ __forceinline__ void narrow(const KnLinear &p) {
         commit_copies();
         ahead = next_step<UNIT, STEP>(ahead);
     }
-    wait_for_inputs();
+    /* The live count is given to the run, and nothing in front of this launch writes it. */
     const int rows = min(p.live ? *(const int *)p.live : (int)p.rows, 8 * TILES);
+    wait_for_inputs();
     if (rows <= 0) return;
     const int tile_bytes = panel.pairs * RECORD;
     const u8 *x = (const u8 *)p.x + (COLUMNS == 1 ? lane % 4 : lane) * 16;
@@ -240,72 +268,95 @@ __device__ __forceinline__ void narrow(const KnLinear &p) {
     }
 }
 
+/* Dynamic shared memory of the wide kernels; src/params/linear.rs says so to whoever launches them. Two groups fit into what a
+ * multiprocessor of compute capability 8.0 has, which is 164 KB. */
+constexpr int WIDE_SHARED = 82944;
+
 /* Many rows: a group has 8 panels and 64 rows, a warp two of the panels and half of the rows. All warps walk through
  * the slices one after another, step by step, so that what they add up is the same; shared memory has weights and
- * activations of this step and of the next. */
+ * activations of this step and of the next ones. */
 template <template <int> class F>
 __device__ __forceinline__ void wide(const KnLinear &p) {
-    constexpr int UNIT = F<8>::UNIT, STEP = UNIT / 2, TILES = 8, PANELS = 8, TILE_BYTES = STEP / 2 * RECORD;
+    constexpr int UNIT = F<8>::UNIT, STEP = 4, TILES = 8, PANELS = 8, TILE_BYTES = STEP / 2 * RECORD;
     typedef F<STEP> Format;
-    __shared__ __align__(128) u8 weights[2][PANELS][Format::BYTES];
-    __shared__ __align__(128) u8 activations[2][TILES][TILE_BYTES];
-    /* Each warp unpacks the scales of a panel for all, where that pays and 48 KB are enough. */
-    constexpr bool UNPACKED = Format::MINIMA &&
-        sizeof(weights) + sizeof(activations) + 2 * PANELS * sizeof(Unpacked<F, STEP>) <= 49152;
-    __shared__ __align__(16) Unpacked<F, STEP> unpacked[UNPACKED ? 2 : 1][UNPACKED ? PANELS : 1];
+    constexpr int WEIGHTS = PANELS * Format::BYTES, STAGE = WEIGHTS + TILES * TILE_BYTES;
+    /* Each warp unpacks the scales of a panel for all, where there are minima too. */
+    constexpr bool UNPACKED = Format::MINIMA;
+    constexpr int UNPACKED_BYTES = UNPACKED ? 2 * PANELS * (int)sizeof(Unpacked<F, STEP>) : 0;
+    constexpr int FITTING = (WIDE_SHARED - UNPACKED_BYTES) / STAGE, STAGES = FITTING < 4 ? FITTING : 4;
+    static_assert(STAGES >= 3, "the steps have room");
+    extern __shared__ __align__(128) u8 memory[];
+    Unpacked<F, STEP> *const unpacked = (Unpacked<F, STEP> *)(memory + STAGES * STAGE);
     const int lane = (int)(threadIdx.x & 31u), warp = (int)(threadIdx.x >> 5);
     const Place place = locate(p, 16 * PANELS);
     const KnLinearSegment &seg = *place.segment;
     const Panel panel = panel_of<Format>(p, seg, place.group * PANELS + warp);
-    Format::copy(weights[0][warp], panel, 0, lane);
-    wait_for_inputs();
+    const int blocks = panel.blocks;
+    /* The step that is asked for next: the next one of the unit, else of the slice, else the first of the next slice. */
+    int ahead = 0, ahead_slice = 0;
+    auto advance = [&]() {
+        ahead = next_step<UNIT, STEP>(ahead);
+        if (ahead >= blocks && ++ahead_slice < SLICES) ahead = ahead_slice * UNIT;
+    };
+    /* Weights do not wait for the launch before this one. */
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (ahead < blocks) Format::copy(memory + i * STAGE + warp * Format::BYTES, panel, ahead, lane);
+        advance();
+    }
     const int row0 = (int)blockIdx.y * 8 * TILES;
     const int rows = min((p.live ? *(const int *)p.live : (int)p.rows) - row0, 8 * TILES);
+    wait_for_inputs();
     if (rows <= 0) return;
-    const int blocks = panel.blocks, tile_bytes = panel.pairs * RECORD, tiles = (rows + 7) / 8;
+    const int tile_bytes = panel.pairs * RECORD, tiles = (rows + 7) / 8;
     const int first_panel = warp / 2 * 2, first_tile = warp % 2 * 4;
-    const u8 *x = (const u8 *)p.x + (long long)(row0 / 8 + warp) * tile_bytes;
-    x += lane * 16;
-    auto copy_activations = [&](int turn, int block) {
+    const u8 *const x = (const u8 *)p.x + (long long)(row0 / 8 + warp) * tile_bytes + lane * 16;
+    auto copy_activations = [&](int stage, int block) {
+        u8 *const to = memory + stage * STAGE + WEIGHTS + warp * TILE_BYTES + lane * 16;
         const int at = block / 2 * RECORD;
-        u8 *const to = &activations[turn][warp][lane * 16];
         if (warp < tiles)
 #pragma unroll
             for (int i = 0; i < TILE_BYTES; i += 512)
                 if (lane * 16 < TILE_BYTES - i && (Format::WHOLE || at + i + lane * 16 < tile_bytes))
                     copy<16>(to + i, x + at + i);
-        commit_copies();
     };
-    copy_activations(0, 0);
+    ahead = 0, ahead_slice = 0;
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (ahead < blocks) copy_activations(i, ahead);
+        commit_copies();
+        advance();
+    }
     float total[2][4][4] = {};
-    int turn = 0;
+    int stage = 0, turn = 0;
 #pragma unroll 1
     for (int slice = 0; slice < SLICES; slice++) {
         float sum[2][4][4] = {};
 #pragma unroll 1
-        for (int block = slice * UNIT; block < blocks;) {
-            /* The next step of the unit, else the next unit of the slice, else the first of the next slice. */
-            int next = next_step<UNIT, STEP>(block);
-            const bool ends = next >= blocks;
-            if (ends) next = slice + 1 < SLICES ? (slice + 1) * UNIT : blocks;
-            wait_copies<0>();
+        for (int block = slice * UNIT; block < blocks; block = next_step<UNIT, STEP>(block)) {
+            const u8 *const here = memory + stage * STAGE;
+            wait_copies<STAGES - 2>();
             if (UNPACKED) {
                 __syncwarp();
-                unpacked[turn][warp].unpack(weights[turn][warp], lane, block);
+                unpacked[turn * PANELS + warp].unpack(here + warp * Format::BYTES, lane, block);
             }
             __syncthreads();
-            if (next < blocks) {
-                Format::copy(weights[turn ^ 1][warp], panel, next, lane);
-                copy_activations(turn ^ 1, next);
+            /* What was worked on last is done with. */
+            const int free = stage ? stage - 1 : STAGES - 1;
+            if (ahead < blocks) {
+                Format::copy(memory + free * STAGE + warp * Format::BYTES, panel, ahead, lane);
+                copy_activations(free, ahead);
             }
-            const u8 *from = &activations[turn][first_tile][0];
+            commit_copies();
+            advance();
+            const u8 *const from = here + WEIGHTS + first_tile * TILE_BYTES;
             /* Rows that nobody copied are added up like others, and are not written. */
             if (first_tile < tiles)
-                add_step<F, STEP, 4, 2, 8, UNPACKED>(weights[turn][first_panel], Format::BYTES,
-                    UNPACKED ? &unpacked[turn][first_panel] : nullptr, block, blocks, from + lane * 16,
+                add_step<F, STEP, 4, 2, 8, UNPACKED>(here + first_panel * Format::BYTES, Format::BYTES,
+                    UNPACKED ? unpacked + turn * PANELS + first_panel : nullptr, block, blocks, from + lane * 16,
                     from + 512 + lane % 4 * 16, TILE_BYTES, sum);
             turn ^= 1;
-            block = ends ? blocks : next;
+            stage = stage + 1 < STAGES ? stage + 1 : 0;
         }
 #pragma unroll
         for (int i = 0; i < 32; i++) {

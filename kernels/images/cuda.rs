@@ -105,6 +105,8 @@ pub(super) const ENTRIES: &[(&str, &str)] = &[
     ("quantize", "base"),
     ("norm_quantize_short", "base"),
     ("norm_quantize_long", "base"),
+    ("items_norm_quantize", "base"),
+    ("join_quantize", "base"),
     ("glu_quantize", "base"),
     ("linear_f32_r1", "products"),
     ("linear_f32_r8", "products"),

@@ -229,6 +229,8 @@ typedef struct {
     kn_u32 v_type;
     kn_u32 cells_end;
     float epsilon;
+    kn_u32 early;
+    kn_u32 reserved;
 } KnHeadsToCache;
 typedef struct {
     kn_u64 sequences;
@@ -260,6 +262,8 @@ typedef struct {
     kn_u32 splits;
     float scale;
     float softcap;
+    kn_u32 early;
+    kn_u32 reserved;
 } KnAttentionParts;
 typedef struct {
     KnView out;
@@ -301,6 +305,8 @@ typedef struct {
     kn_u64 sequences;
     kn_u64 live_sequences;
     kn_u64 rollback;
+    kn_u64 dt;
+    kn_u64 a;
     kn_u32 max_sequences;
     kn_u32 key_heads;
     kn_u32 value_heads;
@@ -313,6 +319,8 @@ typedef struct {
     float scale;
     kn_u32 normalize;
     float epsilon;
+    kn_u32 early;
+    kn_u32 reserved;
 } KnGatedDeltaNet;
 typedef struct {
     kn_u64 state;
@@ -382,8 +390,35 @@ typedef struct {
     kn_u32 rows;
     kn_u32 width;
     float epsilon;
-    kn_u32 reserved;
+    kn_u32 early;
 } KnNormQuantize;
+typedef struct {
+    KnView x;
+    KnView gate;
+    kn_u64 weight;
+    kn_u64 quantized;
+    kn_u64 live;
+    kn_u32 rows;
+    kn_u32 items;
+    kn_u32 width;
+    float epsilon;
+    kn_u32 early;
+    kn_u32 reserved;
+} KnItemsNormQuantize;
+typedef struct {
+    KnView gate;
+    kn_u64 scratch;
+    kn_u64 spans;
+    kn_u64 sinks;
+    kn_u64 quantized;
+    kn_u64 live;
+    kn_u32 rows;
+    kn_u32 heads;
+    kn_u32 width;
+    kn_u32 table_columns;
+    kn_u32 chunk_blocks;
+    kn_u32 reserved;
+} KnJoinQuantize;
 typedef struct {
     KnView gate;
     KnView up;

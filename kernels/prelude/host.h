@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <vector>
 #include <ucontext.h>
 #ifndef KN_WAVE
 #error "pass -DKN_WAVE=8, 16, 32 or 64"
@@ -24,11 +23,13 @@ const size_t STACK = 64 * 1024;
 enum Wait { RUNS, AT_WAVE, AT_BARRIER, DONE };
 struct Lane { jmp_buf at; Wait wait; kn_u32 barrier; bool begun; ucontext_t start; std::unique_ptr<char[]> stack; };
 struct Group {
-    std::vector<Lane> lanes;
-    jmp_buf scheduler;
-    ucontext_t home;
+    // Grown, and never given back, so that a thread's group needs no code when the thread begins or ends.
+    Lane *lanes = nullptr;
+    kn_u32 room = 0;
+    jmp_buf scheduler = {};
+    ucontext_t home = {};
     kn_u32 current = 0, id[3] = {0, 0, 0};
-    kn_u32 exchange[1024], fragments[1024][6];
+    kn_u32 exchange[1024] = {}, fragments[1024][6] = {};
     void (*function)(const void *) = nullptr;
     const void *argument = nullptr;
 };
@@ -58,7 +59,11 @@ __attribute__((noinline)) void resume(kn_u32 i) {
 // Returns false if lanes wait for others that will not come, which would hang or go wrong on a GPU.
 bool run_group(kn_u32 threads) {
     Group &g = group;
-    if (g.lanes.size() < threads) g.lanes.resize(threads);
+    if (g.room < threads) {
+        delete[] g.lanes;
+        g.lanes = new Lane[threads];
+        g.room = threads;
+    }
     for (kn_u32 i = 0; i < threads; i++) {
         Lane &lane = g.lanes[i];
         lane.wait = RUNS;

@@ -195,6 +195,8 @@ impl Memory {
             splits,
             scale: scale(shape),
             softcap: shape.softcap,
+            early: splits % 2,
+            reserved: 0,
         };
         let launch = if on_matrix_units { p.launch_matrix().unwrap() } else { p.launch() };
         // SAFETY: the buffers live to the end of the function and are as long as the parameters say.
@@ -339,4 +341,32 @@ fn windows_caps_and_sinks() {
     compare("free inside of the run", Shape { causal: false, ..PLAIN });
     let all = Shape { softcap: 3.0, window: 17, sinks: true, types: [DType::F32; 2], ..PLAIN };
     compare("all of it", all);
+}
+
+/// No weight times infinity is not nothing, so what a row does not see must not be multiplied either.
+#[test]
+fn a_value_beyond_its_type_reaches_the_rows_that_see_it() {
+    for (width, window) in [(64, 0), (128, 3), (256, 0)] {
+        let shape = Shape { width, window, ..PLAIN };
+        let mut random = Random::named(32, "beyond");
+        let first = Step::new(shape, &[[0, 250, 0, 0]], 0, &mut random);
+        let mut second = Step::new(shape, &[[0, 8, 250, 0]], 0, &mut random);
+        let row = (shape.heads * width) as usize;
+        let outputs = [1.0f32, 1e6].map(|size| {
+            let at = (3 * shape.kv_heads * width) as usize;
+            second.v[at..at + (shape.kv_heads * width) as usize].fill(size);
+            let memory = Memory::new(shape);
+            memory.append(shape, &first, 32);
+            memory.append(shape, &second, 32);
+            let rows = (&second.q[..], &second.sequences[..]);
+            memory.attend(shape, &[0.0], rows, [1, 3, 64], true)
+        });
+        for (i, (plain, beyond)) in outputs[0].chunks(row).zip(outputs[1].chunks(row)).enumerate() {
+            let sees = i >= 3 && (window == 0 || i < 3 + window as usize);
+            match sees {
+                true => assert!(beyond.iter().all(|v| !v.is_finite()), "width {width}, row {i}"),
+                false => assert_eq!(bits(plain), bits(beyond), "width {width}, row {i}"),
+            }
+        }
+    }
 }

@@ -203,6 +203,8 @@ fn heads_to_cache_has_the_bits_of_its_parts() {
                 v_type: types[1].0,
                 cells_end: blocks * 256,
                 epsilon: 1e-6,
+                early: u32::from(wave == 32),
+                reserved: 0,
             };
             run(&fused, wave);
             // The parts, over the same memory.

@@ -310,8 +310,12 @@ impl States {
             mode: shape.mode,
             records_count: shape.records,
             scale: 0.25,
+            dt: 0,
+            a: 0,
             normalize: 0,
             epsilon: 0.0,
+            early: shape.planes % 2,
+            reserved: 0,
         }
     }
 }

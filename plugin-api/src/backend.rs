@@ -141,13 +141,15 @@ pub fn weight_uses<'a>(graphs: impl IntoIterator<Item = &'a Graph>) -> Vec<Weigh
                     continue;
                 }
                 let uses = match (node.operation.as_str(), position) {
-                    ("linear", 1) => Uses::PRODUCT,
+                    ("linear", 1) | ("experts", 1..=3) => Uses::PRODUCT,
                     ("embed", 1) => Uses::GATHER,
                     _ => Uses::ELEMENTS,
                 };
                 let weight = &mut list[places[&value.name]];
                 weight.uses = weight.uses.union(uses);
-                if uses == Uses::PRODUCT && weight.group == 0 {
+                // The last matrix of experts reads what the first two made.
+                let reads_first = (node.operation.as_str(), position) != ("experts", 3);
+                if uses == Uses::PRODUCT && weight.group == 0 && reads_first {
                     weight.group = *groups.entry(node.inputs[0]).or_insert_with(|| {
                         groups_before += 1;
                         groups_before

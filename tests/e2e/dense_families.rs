@@ -1,10 +1,10 @@
 //! The dense families on the CPU backend: what is refused and by which words, and that a run may be cut anywhere.
 
-use paceline_engine::{EngineOptions, LayerKind, Model};
+use paceline_engine::{Engine, EngineOptions, LayerKind, Model};
 use paceline_gguf::{Gguf, TensorType, Value, Writer};
 use paceline_plugin_api::graph::DType;
 use paceline_tests::engines::{bits, builtin_cpu, engine_of, last_logits, options};
-use paceline_tests::{DenseFamily, RandomDense};
+use paceline_tests::{DenseFamily, RandomDense, RandomExperts};
 use std::sync::Arc;
 
 /// A file to be changed.
@@ -97,6 +97,35 @@ fn a_dense_model_caches_keys_and_values_in_all_layers() {
 }
 
 #[test]
+fn mixtures_of_experts_say_what_is_wrong_with_them() {
+    let experts = || Parts::tiny(DenseFamily::Qwen3Moe);
+    assert_eq!(experts().opened(), "it opens");
+    assert_eq!(
+        experts().without("feed_forward_length").with("expert_gating_func", 2_u32).opened(),
+        "it opens"
+    );
+    insta::assert_snapshot!(experts().without("expert_count").opened(), @"model in memory: metadata key 'qwen3moe.expert_count' is missing (u32 expected); the file lacks what this model needs");
+    insta::assert_snapshot!(experts().with("expert_used_count", 7_u32).opened(), @"model in memory: `qwen3moe.expert_count` is 6 with 7 used for each token: at most 4096, and no more used than there are");
+    insta::assert_snapshot!(experts().with("expert_gating_func", 3_u32).opened(), @"model in memory: `qwen3moe.expert_gating_func` is 3; softmax (1) and sigmoid (2) are supported");
+    insta::assert_snapshot!(experts().without_tensor("blk.1.ffn_up_exps.weight").opened(), @"model in memory: tensor 'blk.1.ffn_up_exps.weight' is missing; the file lacks what this model needs");
+    let gate = experts().with_tensor("blk.0.ffn_gate_exps.weight", &[128, 96, 5], TensorType::F32);
+    insta::assert_snapshot!(gate.opened(), @"model in memory: tensor `blk.0.ffn_gate_exps.weight` has the shape [128, 96, 5], the metadata says [128, 96, 6]");
+    let merged = experts().with_tensor("blk.0.ffn_gate_up_exps.weight", &[128, 192, 6], TensorType::F32);
+    insta::assert_snapshot!(merged.opened(), @"model in memory: tensor `blk.0.ffn_gate_up_exps.weight` holds gate and up of experts in one, which is not supported: convert the model with them apart");
+}
+
+/// Panels of the experts lie one behind the other, so that an expert must fill its own.
+#[test]
+fn experts_of_odd_widths_are_refused_by_the_backend() {
+    let model = RandomDense::tiny(DenseFamily::Qwen3Moe);
+    let model = RandomDense { experts: RandomExperts { inner: 40, ..model.experts }, ..model };
+    let model = Model::new(Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap())).unwrap();
+    let error = Engine::new(model, &builtin_cpu(), options(&[]), &mut |_, _| {}).err().unwrap();
+    let text = format!("{error}: {}", std::error::Error::source(&error).unwrap());
+    insta::assert_snapshot!(text, @"backend `cpu`: laying out the weights: weight `blk.0.ffn_gate_exps.weight` of type f32: matrices of 40 rows have no kernel: it must be a multiple of 16");
+}
+
+#[test]
 fn keys_that_are_missing_or_wrong_are_named() {
     insta::assert_snapshot!(qwen3().without("block_count").opened(), @"model in memory: metadata key 'qwen3.block_count' is missing (u32 expected); the file lacks what this model needs");
     insta::assert_snapshot!(qwen3().with("block_count", 600_u32).opened(), @"model in memory: `qwen3.block_count` is 600; at most 512 are possible");
@@ -129,7 +158,7 @@ fn tensors_that_are_missing_or_wrong_are_named() {
 #[test]
 fn other_computations_are_refused_by_name() {
     let f32 = TensorType::F32;
-    insta::assert_snapshot!(llama().with("expert_count", 8_u32).opened(), @"model in memory: `llama.expert_count` is 8: mixtures of experts are not supported");
+    insta::assert_snapshot!(llama().with("expert_count", 8_u32).opened(), @"model in memory: `llama.expert_count` is 8: mixtures of experts are not supported in `llama`");
     insta::assert_snapshot!(qwen3().with("rope.scaling.type", "yarn").opened(), @"model in memory: `qwen3.rope.scaling.type` is `yarn`, which is not supported; this version computes none and linear");
     insta::assert_snapshot!(llama().with("rope.scaling.type", "llama3").opened(), @"model in memory: `llama.rope.scaling.type` is `llama3`, which is not supported; this version computes none and linear");
     insta::assert_snapshot!(llama_with_factors().with("rope.scaling.type", "longrope").opened(), @"model in memory: `llama.rope.scaling.type` is `longrope`, which is not supported; this version computes none and linear, and llama3 by `rope_freqs.weight`");

@@ -82,7 +82,7 @@ fn options_that_cannot_be_honoured_are_named() {
     );
     insta::assert_snapshot!(
         refused(options(&[("level", "sse2")])),
-        @"backend `cpu`: opening device 0: setting `level` cannot be `sse2`; it takes one of auto, scalar, avx2, avx512-vnni"
+        @"backend `cpu`: opening device 0: setting `level` cannot be `sse2`; it takes one of auto, scalar, avx2, avx512-vnni, neon"
     );
     insta::assert_snapshot!(
         refused(EngineOptions { device: 3, ..options(&[]) }),

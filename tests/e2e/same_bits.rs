@@ -6,7 +6,7 @@ use paceline_plugin_api::graph::DType;
 use paceline_tests::engines::{
     bits, builtin_cpu, engine_at, engine_of, last_logits, library_cpu, logits, options,
 };
-use paceline_tests::random_model::{RandomModel, WeightTypes};
+use paceline_tests::random_model::{RandomExperts, RandomModel, WeightTypes};
 use paceline_tests::test_models::demo_q8_path;
 
 /// Some token ids of a vocabulary, always the same.
@@ -22,9 +22,14 @@ fn engines(options: &EngineOptions) -> Vec<(String, Engine)> {
         let model = RandomModel { weights: weight_type.into(), ..RandomModel::wide() };
         (format!("random {weight_type}"), engine_of(model.to_bytes(), &backend, options.clone()))
     });
-    // The types of 32 elements beside these, a different one for each kind of matrix.
-    let mixed = RandomModel { weights: WeightTypes::ByName(mixed_type), ..RandomModel::default() };
-    let mixed = ("random mixture".to_owned(), engine_of(mixed.to_bytes(), &backend, options.clone()));
+    // The types of 32 elements beside these, a different one for each kind of matrix, and experts.
+    let mixed = RandomModel {
+        weights: WeightTypes::ByName(mixed_type),
+        experts: Some(RandomExperts { count: 8, used: 3, inner: 64, shared: 96 }),
+        ..RandomModel::default()
+    };
+    let mixed =
+        ("random experts of mixed types".to_owned(), engine_of(mixed.to_bytes(), &backend, options.clone()));
     let demo = engine_at(&demo_q8_path(), &backend, options.clone());
     [("demo q8_0".to_owned(), demo)].into_iter().chain(random).chain([mixed]).collect()
 }

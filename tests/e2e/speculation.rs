@@ -147,6 +147,13 @@ fn random(name: &'static str, weights: DType) -> Subject {
     Subject { name, gguf: Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap()), draft: None, prompts }
 }
 
+fn experts() -> Subject {
+    let model = RandomModel::variant("experts-q8-0").expect("there is such a variant");
+    let prompts = (1..3).map(|seed| model.tokens(20 * seed as usize, seed)).collect();
+    let gguf = Arc::new(Gguf::from_bytes(model.to_bytes()).unwrap());
+    Subject { name: "experts", gguf, draft: None, prompts }
+}
+
 fn context(kv_type: DType, sequences: u32) -> EngineOptions {
     // In the long tests every processor has an engine of its own.
     let settings: &[(&str, &str)] = if wants_long_tests() { &[("threads", "1")] } else { &[] };
@@ -237,6 +244,12 @@ fn random_models_say_the_same_with_every_strategy() {
         }
         check_all_ways(&subject, DType::F16, &ways, length(32));
     }
+    let subject = experts();
+    let mut ways = ways(&subject);
+    if !wants_long_tests() {
+        ways = ways.into_iter().skip(3).step_by(5).collect();
+    }
+    check_all_ways(&subject, DType::F16, &ways, length(32));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What a verification of W rows costs in decodes of one: `verify_cost [replay|snapshots|plain] [model.gguf]`; `plain` is
-//! a context that never rolls back, without strategies, and shows one row alone. `WIDEST` limits the rows.
+//! a context that never rolls back, without strategies, and shows one row alone. `NARROWEST` and `WIDEST` limit the rows.
 
 use paceline_engine::{EngineOptions, Rows, StrategyOptions, Want};
 use paceline_tests::engines::builtin_cpu;
@@ -7,6 +7,10 @@ use paceline_tests::strategies::{drafter, engine_at, rollback};
 use paceline_tests::test_models::demo_q8_path;
 use std::time::Instant;
 use {paceline_strategy_gdn_replay as _, paceline_strategy_mtp_chain as _};
+
+fn limit(name: &str) -> Option<usize> {
+    std::env::var(name).ok()?.parse().ok()
+}
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -17,7 +21,7 @@ fn main() {
         _ => {
             let replay = (form == "replay").then(|| rollback("gdn-replay"));
             let drafters = vec![drafter("mtp-chain", &[("depth", "15")])];
-            let widest = std::env::var("WIDEST").ok().and_then(|text| text.parse().ok()).unwrap_or(16);
+            let widest = limit("WIDEST").unwrap_or(16);
             (StrategyOptions { drafters, rollback: replay, ..StrategyOptions::default() }, widest)
         }
     };
@@ -28,10 +32,11 @@ fn main() {
     let tokens: Vec<u32> = (0..300u32).map(|i| i.wrapping_mul(2_654_435_761) % vocabulary).collect();
     let sequence = engine.new_sequence().expect("a sequence");
     engine.run(&[Rows { sequence, tokens: &tokens, outputs: 1 }], Want::Ids).expect("it runs");
+    let narrowest = limit("NARROWEST").unwrap_or(1).min(widest);
     let mut times = vec![Vec::new(); 17];
-    let rounds = if widest == 1 { 400 } else { 60 };
+    let rounds = if widest == narrowest { 400 } else { 60 };
     for round in 0..rounds {
-        for width in 1..=widest {
+        for width in narrowest..=widest {
             let rows = Rows { sequence, tokens: &tokens[..width], outputs: width };
             let start = Instant::now();
             engine.run(&[rows], Want::Ids).expect("it runs");
@@ -48,8 +53,8 @@ fn main() {
         times.sort_by(f64::total_cmp);
         (times[times.len() / 2], times[times.len() / 10])
     };
-    let (one, least_one) = median(&mut times[1].clone());
-    for (width, times) in times.iter_mut().enumerate().skip(1).take(widest) {
+    let (one, least_one) = median(&mut times[narrowest].clone());
+    for (width, times) in times.iter_mut().enumerate().take(widest + 1).skip(narrowest) {
         let (middle, least) = median(times);
         println!(
             "{width:2} rows  median {:7.1} us {:5.2}x   fast {:7.1} us {:5.2}x",

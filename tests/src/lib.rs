@@ -25,7 +25,9 @@ pub mod test_models;
 pub mod texts;
 pub mod trimmed;
 
-pub use random_model::{DenseFamily, RandomDense, RandomDrafter, RandomModel, ValueSource, WeightTypes};
+pub use random_model::{
+    DenseFamily, RandomDense, RandomDrafter, RandomExperts, RandomModel, ValueSource, WeightTypes,
+};
 pub use reference::{DrafterReference, MtpRows, Reference, Rows, Trunk};
 pub use test_models::{demo_drafter_q8_path, demo_q8_path, reference_logits, test_models_dir};
 

@@ -5,6 +5,8 @@
 use paceline_backend_cpu as _;
 #[cfg(feature = "cuda")]
 use paceline_backend_cuda as _;
+#[cfg(feature = "rocm")]
+use paceline_backend_rocm as _;
 #[cfg(feature = "sycl")]
 use paceline_backend_sycl as _;
 #[cfg(feature = "strategies")]
@@ -27,6 +29,8 @@ pub const BUILTINS: &[&str] = &[
     "mtp-chain",
     #[cfg(feature = "strategies")]
     "ngram-adaptive",
+    #[cfg(feature = "rocm")]
+    "rocm",
     #[cfg(feature = "sycl")]
     "sycl",
 ];

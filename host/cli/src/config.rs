@@ -4,9 +4,11 @@ use paceline_registry::Environment;
 use paceline_registry::settings::{ConfigFile, Faults, PluginSet};
 
 /// Variables of this program that are no settings.
-pub const OTHER_VARIABLES: [&str; 8] = [
+pub const OTHER_VARIABLES: [&str; 10] = [
     "PACELINE_PLUGIN_DIRS",
     "PACELINE_LOG",
+    "PACELINE_ROCM_LIBRARY",
+    "PACELINE_ROCM_TUNING",
     "PACELINE_SIM_DEVICES",
     "PACELINE_TEST_MODELS",
     "PACELINE_COVERS",

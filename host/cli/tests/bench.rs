@@ -290,6 +290,6 @@ fn files_that_are_no_drafters_of_the_model() {
     exit 3
     --- stdout
     --- stderr
-    error: [draft]: architecture `dflash` is not supported; this version runs llama, qwen3, qwen35
+    error: [draft]: architecture `dflash` is not supported; this version runs llama, qwen3, qwen3moe, qwen35, qwen35moe
     ");
 }

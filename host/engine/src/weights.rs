@@ -57,6 +57,21 @@ impl<'a> Tensors<'a> {
         Ok((self.matrix(name, rows, columns)?, rows))
     }
 
+    /// Matrices of experts: their number, and rows and columns of each.
+    pub fn experts(&self, name: &str, dims: [u32; 3]) -> Result<Weight> {
+        self.weight(name, &dims)
+    }
+
+    /// A matrix as that of the one expert that there is.
+    pub fn single_expert(&self, name: &str, rows: u32, columns: u32) -> Result<Weight> {
+        Ok(Weight { dims: vec![1, rows, columns], ..self.matrix(name, rows, columns)? })
+    }
+
+    /// A vector as a matrix of one row.
+    pub fn row(&self, name: &str, columns: u32) -> Result<Weight> {
+        Ok(Weight { dims: vec![1, columns], ..self.weight(name, &[columns])? })
+    }
+
     /// A vector, which is read element by element.
     pub fn vector(&self, name: &str, length: u32) -> Result<Weight> {
         self.elements(name, &[length])
@@ -120,7 +135,8 @@ impl<'a> Tensors<'a> {
         )))
     }
 
-    fn unsupported(&self, what: impl Into<String>) -> EngineError {
+    /// An error about a file that could be right, but does not run here.
+    pub fn unsupported(&self, what: impl Into<String>) -> EngineError {
         EngineError::Unsupported { file: crate::model::file_name(self.gguf), what: what.into() }
     }
 

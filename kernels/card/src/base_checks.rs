@@ -312,6 +312,8 @@ impl Checks<'_> {
                     v_type,
                     cells_end: blocks * 256,
                     epsilon: 1e-6,
+                    early: 1,
+                    reserved: 0,
                 });
                 let [a, b, c, d] = caches.each_ref();
                 self.compare(&format!("kv_append and heads_to_cache, {dtype}"), &[a, b, c, d, &out], 0.0);
@@ -384,6 +386,8 @@ impl Checks<'_> {
                 splits: 2,
                 scale: 1.0 / (width as f32).sqrt(),
                 softcap: 0.0,
+                early: 1,
+                reserved: 0,
             };
             let join = |c: bool| AttentionJoin {
                 out: view(&out, c, heads, width),
@@ -463,6 +467,7 @@ impl Checks<'_> {
                         reserved: 0,
                     });
                 }
+                let [dt, a] = [0; 2].map(|_| self.floats(value_heads, 1.0));
                 self.run(|c| GatedDeltaNet {
                     q: view(&q, c, key_heads, key_width),
                     k: view(&k, c, key_heads, key_width),
@@ -485,8 +490,12 @@ impl Checks<'_> {
                     mode,
                     records_count: count,
                     scale: 0.1,
+                    dt: dt.address(c),
+                    a: a.address(c),
                     normalize: 1,
                     epsilon: 1e-6,
+                    early: mode % 2,
+                    reserved: 0,
                 });
                 self.compare(
                     &format!("delta rule, keys of {key_width}, mode {mode}"),

@@ -5,6 +5,8 @@ use paceline_conformance::random::Random;
 use paceline_kernels::params::cache::{AttentionJoin, AttentionParts, HeadsToCache, RowSpans, rope_table};
 use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, TopK};
 use paceline_kernels::params::elementwise::{Glu, activation};
+use paceline_kernels::params::fused::{GluQuantize, JoinQuantize, NormQuantize};
+use paceline_kernels::params::linear::quantized_bytes;
 use paceline_kernels::params::norms::{AddRmsNorm, RmsNorm};
 use paceline_kernels::params::recurrent::{ConvCausal, GatedDeltaNet, PLAIN, RECORDS};
 use paceline_kernels::params::{Launch, Parameters, View};
@@ -74,6 +76,28 @@ fn small(card: &mut Card) {
             ..Default::default()
         };
         line(card, &format!("add_rms_norm {rows} x {hidden}"), &p, 4 * bytes);
+        let quantized = Buffer::new(quantized_bytes(rows, ffn) as usize);
+        let p = NormQuantize {
+            x: v(&x),
+            weight: w.address(),
+            quantized: quantized.address(),
+            rows,
+            width: hidden,
+            epsilon: 1e-6,
+            early: 1,
+            ..Default::default()
+        };
+        line(card, &format!("norm_quantize {rows} x {hidden}"), &p, 2 * bytes);
+        let p = GluQuantize {
+            gate: View { address: x.address(), row: 2 * ffn, item: ffn },
+            up: View { address: x.address() + 4 * u64::from(ffn), row: 2 * ffn, item: ffn },
+            quantized: quantized.address(),
+            rows,
+            width: ffn,
+            kind: activation::SILU,
+            ..Default::default()
+        };
+        line(card, &format!("glu_quantize {rows} x {ffn}"), &p, 2 * u64::from(rows * ffn) * 4);
         let p = RmsNorm {
             x: view(&x, heads, width),
             out: view(&out, heads, width),
@@ -207,10 +231,15 @@ fn attention(card: &mut Card, context: u32, rows: u32) {
         splits: AttentionParts::splits(columns),
         scale: 0.088,
         softcap: 0.0,
+        early: 1,
+        reserved: 0,
     };
     let bytes = u64::from(context * kv_heads * width) * 4;
     let what = format!("{rows} rows, context {context}");
-    line(card, &format!("attention_parts, {what}"), &parts, bytes);
+    // The portable form takes long, and where caches are f16 nobody runs it.
+    if context * rows <= 4096 {
+        line(card, &format!("attention_parts, {what}"), &parts, bytes);
+    }
     if let Some(launch) = parts.launch_matrix() {
         line_as(card, &format!("attention_parts_f16, {what}"), &parts, &launch, bytes);
     }
@@ -226,6 +255,19 @@ fn attention(card: &mut Card, context: u32, rows: u32) {
         ..Default::default()
     };
     line(card, &format!("attention_join, {what}"), &join, 0);
+    let quantized = Buffer::new(quantized_bytes(rows, heads * width) as usize);
+    let p = JoinQuantize {
+        scratch: scratch.address(),
+        spans: spans.address(),
+        quantized: quantized.address(),
+        rows,
+        heads,
+        width,
+        table_columns: columns,
+        chunk_blocks: parts.chunk_blocks,
+        ..Default::default()
+    };
+    line(card, &format!("join_quantize, {what}"), &p, 0);
 }
 
 fn delta(card: &mut Card) {
@@ -288,6 +330,7 @@ fn delta(card: &mut Card) {
                 scale: 0.088,
                 normalize: 1,
                 epsilon: 1e-6,
+                early: 1,
                 ..Default::default()
             };
             line(card, &format!("gated_delta_net {name}, {rows} rows"), &p, 2 * state_bytes);

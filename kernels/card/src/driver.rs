@@ -1,6 +1,7 @@
 //! The few calls of the driver that are needed here. A call that fails ends the program.
 
 use cudarc::driver::sys;
+use paceline_kernels::params::linear::cuda_shared_bytes;
 use paceline_kernels::params::{Launch, Parameters};
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -84,6 +85,10 @@ impl Card {
             eprintln!("no image has the entry {}", launch.entry);
             std::process::exit(1);
         };
+        let shared_bytes = launch.shared_bytes.max(cuda_shared_bytes(launch.entry));
+        let allowed = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is of a module that is loaded.
+        check(unsafe { sys::cuFuncSetAttribute(function, allowed, shared_bytes as i32) }, launch.entry);
         let mut value: sys::CUlaunchAttributeValue = zeroed_value();
         value.programmaticStreamSerializationAllowed = 1;
         let mut attribute = sys::CUlaunchAttribute {
@@ -98,7 +103,7 @@ impl Card {
             blockDimX: launch.threads,
             blockDimY: 1,
             blockDimZ: 1,
-            sharedMemBytes: launch.shared_bytes,
+            sharedMemBytes: shared_bytes,
             hStream: self.stream,
             attrs: &mut attribute,
             numAttrs: self.overlap.into(),

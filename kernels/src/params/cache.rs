@@ -128,6 +128,11 @@ parameters! {
         pub cells_end: u32,
         /// Added to the mean of squares.
         pub epsilon: f32,
+        /// 1 if no launch writes positions, cells or the factors of norms and angles, so that they can be asked for before
+        /// those in front of this one have ended.
+        pub early: u32,
+        /// 0.
+        pub reserved: u32,
     }
 
     /// What each row sees, once for all layers with one window: spans\[row\] = (slot, begin, end, 0), positions of the
@@ -193,6 +198,10 @@ parameters! {
         pub scale: f32,
         /// Softcap of scores, or 0.
         pub softcap: f32,
+        /// 1 if spans and table are there before the launches in front of this one have ended.
+        pub early: u32,
+        /// 0.
+        pub reserved: u32,
     }
 
     /// Second part: combines the partial results of [`AttentionParts`] in ascending order and divides. Rows that no sequence

@@ -145,6 +145,14 @@ pub const WIDE_OUTPUTS: u32 = 128;
 pub const FLOAT_OUTPUTS: u32 = 8;
 /// Rows of activations per group of the kernels of float weights.
 pub const FLOAT_ROWS: u32 = 8;
+/// Bytes of dynamic shared memory that a kernel of CUDA's own products (`cuda/linear_int.cu`) wants; 0 for all others.
+pub fn cuda_shared_bytes(entry: &str) -> u32 {
+    match entry.starts_with("linear_") && entry.ends_with("_wide") {
+        true => 82_944,
+        false => 0,
+    }
+}
+
 /// Bytes of a record of quantised activations: a pair of blocks of 8 rows.
 pub const RECORD_BYTES: u64 = 640;
 

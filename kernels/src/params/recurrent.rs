@@ -57,9 +57,10 @@ parameters! {
         pub k: View,
         /// Values `[rows][items: value heads][value_width]`.
         pub v: View,
-        /// Logarithms of decays `[rows][value heads]`: items of one element.
+        /// Logarithms of decays `[rows][value heads]`: items of one element. With `dt`, what they are made of:
+        /// softplus(g + dt) · a, as [`DeltaGates`](super::elementwise::DeltaGates) makes it.
         pub g: View,
-        /// Strengths, likewise.
+        /// Strengths, likewise; with `dt`, sigmoid of them.
         pub beta: View,
         /// Outputs `[rows][items: value heads][value_width]`.
         pub out: View,
@@ -73,6 +74,10 @@ parameters! {
         pub live_sequences: u64,
         /// Rollbacks, or 0.
         pub rollback: u64,
+        /// What is added to `g`, f32 `[value_heads]`, or 0.
+        pub dt: u64,
+        /// Factors of decays, f32 `[value_heads]`; read with `dt` only.
+        pub a: u64,
         /// Sequences.
         pub max_sequences: u32,
         /// Key heads; value head h uses key head h mod key_heads.
@@ -97,6 +102,11 @@ parameters! {
         pub normalize: u32,
         /// Epsilon of that norm.
         pub epsilon: f32,
+        /// 1 if no launch in front of this one writes the state, the sequences or the rollbacks, so that they can be read
+        /// before those have ended.
+        pub early: u32,
+        /// 0.
+        pub reserved: u32,
     }
 
     /// Applies the first `keep` records of each sequence's bank to its state, to the bits of [`GatedDeltaNet`].

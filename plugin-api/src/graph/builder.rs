@@ -24,6 +24,17 @@ pub struct Rotation {
     pub factors: Option<ValueId>,
 }
 
+/// How `route/1` weighs what it chose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Routing {
+    /// Each logit's sigmoid instead of the softmax of all.
+    pub sigmoid: bool,
+    /// Weights are divided by their sum.
+    pub normalize: bool,
+    /// Factor of the weights.
+    pub factor: f32,
+}
+
 /// Builds a [`Graph`].
 ///
 /// Methods panic on shapes that do not fit: a builder is called by code, never with data from outside that was
@@ -439,6 +450,30 @@ impl Builder {
     /// `softmax/1`.
     pub fn softmax(&mut self, x: ValueId) -> ValueId {
         self.one("softmax", &[x], &[])
+    }
+
+    /// `route/1`: ids and weights of the `k` chosen experts of each row.
+    pub fn route(&mut self, logits: ValueId, k: u32, routing: Routing) -> (ValueId, ValueId) {
+        let attributes = [
+            ("factor", float(routing.factor)),
+            ("k", Attribute::Integer(k.into())),
+            ("normalize", Attribute::Integer(routing.normalize.into())),
+            ("scoring", text(if routing.sigmoid { "sigmoid" } else { "softmax" })),
+        ];
+        let outputs = self.add_node("route", &[logits], &attributes);
+        (outputs[0], outputs[1])
+    }
+
+    /// `experts/1`: `matrices` are gate, up and down, `choice` the ids and weights of each row.
+    pub fn experts(
+        &mut self,
+        x: ValueId,
+        matrices: [ValueId; 3],
+        choice: (ValueId, ValueId),
+        kind: &str,
+    ) -> ValueId {
+        let [gate, up, down] = matrices;
+        self.one("experts", &[x, gate, up, down, choice.0, choice.1], &[("kind", text(kind))])
     }
 
     /// A part of the model's family that the host puts in place of this node, before a backend sees the graph:

@@ -14,7 +14,7 @@ pub mod step;
 mod types;
 mod vendor;
 
-pub use builder::{Builder, Rotation};
+pub use builder::{Builder, Rotation, Routing};
 pub use c_table::GRAPH_TABLE;
 pub use types::{DType, Shape};
 pub use vendor::vendor_operation;

@@ -18,7 +18,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "level",
-        kind: SettingType::Choice { options: &["auto", "scalar", "avx2", "avx512-vnni"] },
+        kind: SettingType::Choice { options: &["auto", "scalar", "avx2", "avx512-vnni", "neon"] },
         stage: Stage::Placement,
         unit: "",
         doc: "Instruction level of the kernels; every level gives the same bits.",

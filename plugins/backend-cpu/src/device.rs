@@ -6,7 +6,7 @@ use crate::kernels::rope::RopeFrequencies;
 use crate::layout;
 use crate::pool::{Launch, MAX_POINTS, Pool, QueuedPoint};
 use crate::program::{ALIGNMENT, CpuPlan, StateLayout};
-use crate::run::{BoundProgram, KernelTimes, Region};
+use crate::run::{BoundProgram, ChunkEnds, KernelTimes, Region};
 use crate::semaphore::CpuSemaphore;
 use paceline_plugin_api::backend::{
     Arena, ArenaClass, Counters, Device, Executable, Load, MemoryInfo, Point, Span, WeightImport,
@@ -245,6 +245,7 @@ impl Device for CpuDevice {
             poisoned: false.into(),
             quantized_rows: Arc::clone(&self.quantized_rows),
             times: KernelTimes::if_wanted(program),
+            ends: ChunkEnds::new(program),
         };
         Ok(CpuExecutable {
             bound: Arc::new(bound),

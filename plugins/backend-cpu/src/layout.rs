@@ -1,6 +1,6 @@
 //! Layouts of weights: plain f32 elements, or packed panels for products and gathers.
 
-use crate::weights::{WeightType, pack, packed_bytes, panel_count};
+use crate::weights::{PANEL_ROWS, WeightType, pack, packed_bytes, panel_count};
 use paceline_plugin_api::backend::{Uses, WeightLayout, WeightUse};
 use paceline_plugin_api::graph::{DType, Shape};
 use paceline_plugin_api::{Error, Result};
@@ -52,10 +52,16 @@ impl Layout {
     }
 }
 
-/// Rows and columns of a matrix.
+/// Rows and columns of a matrix, or of several, one below the other, whose panels begin with their rows.
 pub(crate) fn matrix(shape: &Shape) -> Result<(usize, usize)> {
     match *shape.dims() {
         [rows, columns] => Ok((rows as usize, columns as usize)),
+        [count, rows, columns] if (rows as usize).is_multiple_of(PANEL_ROWS) => {
+            Ok((count as usize * rows as usize, columns as usize))
+        }
+        [_, rows, _] => Err(Error::invalid(format!(
+            "matrices of {rows} rows have no kernel: it must be a multiple of {PANEL_ROWS}"
+        ))),
         _ => Err(Error::invalid(format!("a weight of shape {shape} is not a matrix"))),
     }
 }

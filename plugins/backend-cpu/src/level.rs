@@ -14,11 +14,14 @@ pub enum Level {
     Avx2,
     /// 512-bit vectors with 8-bit dot products: AVX-512 F, BW, VL, DQ and VNNI.
     Avx512Vnni,
+    /// 128-bit vectors of 64-bit ARM processors, with 8-bit dot products. Kernels that are not matrix products use NEON
+    /// at every level there.
+    Neon,
 }
 
 impl Level {
     /// All levels, slowest first.
-    pub const ALL: [Level; 3] = [Level::Scalar, Level::Avx2, Level::Avx512Vnni];
+    pub const ALL: [Level; 4] = [Level::Scalar, Level::Avx2, Level::Avx512Vnni, Level::Neon];
 
     /// The fastest level this processor runs.
     pub fn detect() -> Level {
@@ -36,6 +39,7 @@ impl Level {
             Level::Scalar => true,
             Level::Avx2 => has_avx2(),
             Level::Avx512Vnni => has_avx2() && has_avx512_vnni(),
+            Level::Neon => has_neon(),
         }
     }
 
@@ -53,6 +57,7 @@ impl Level {
             Level::Scalar => "scalar",
             Level::Avx2 => "avx2",
             Level::Avx512Vnni => "avx512-vnni",
+            Level::Neon => "neon",
         }
     }
 }
@@ -63,13 +68,13 @@ impl fmt::Display for Level {
     }
 }
 
-/// A level name that is none of `scalar`, `avx2`, `avx512-vnni`.
+/// A level name that is none of `scalar`, `avx2`, `avx512-vnni`, `neon`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownLevel(String);
 
 impl fmt::Display for UnknownLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown level {:?}; levels are scalar, avx2 and avx512-vnni", self.0)
+        write!(f, "unknown level {:?}; levels are scalar, avx2, avx512-vnni and neon", self.0)
     }
 }
 
@@ -104,6 +109,16 @@ fn has_avx2() -> bool {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn has_avx512_vnni() -> bool {
+    false
+}
+
+#[cfg(target_arch = "aarch64")]
+fn has_neon() -> bool {
+    std::arch::is_aarch64_feature_detected!("neon") && std::arch::is_aarch64_feature_detected!("dotprod")
+}
+
+#[cfg(not(target_arch = "aarch64"))]
+fn has_neon() -> bool {
     false
 }
 

@@ -5,6 +5,7 @@
 //! - [`machine`]: what the machine can do at best;
 //! - `program`: a graph lowered to phases of kernels with places in the workspace;
 //! - `run`: what a kernel does with one chunk of its work;
+//! - `shares`: how threads share the chunks of a phase;
 //! - `pool`: the threads, the queue of launches, and the waiting thread as a worker;
 //! - `device`: arenas, executables and the traits of the plugin API.
 //!
@@ -23,6 +24,7 @@ mod program;
 pub mod quantized;
 mod run;
 mod semaphore;
+mod shares;
 pub mod weights;
 
 pub use backend::CpuBackend;

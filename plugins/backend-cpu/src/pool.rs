@@ -1,17 +1,18 @@
 //! The threads of a device and its queue of launches.
 //!
 //! A job is a list of phases; a phase is a number of chunks that may run in any order on any thread. Threads take
-//! chunks until a phase has none left, and whoever finishes the last one opens the next phase. So any number of
-//! threads may take part at any time: the workers, which are woken by a launch, and whoever waits for the result,
-//! who is the first worker. Nothing here allocates after the pool was made.
+//! chunks ([`crate::shares`]) until a phase has none left, and whoever finishes the last one opens the next phase. So
+//! any number of threads may take part at any time: the workers, which are woken by a launch, and whoever waits for
+//! the result, who is the first worker. Nothing here allocates after the pool was made.
 //!
-//! How a chunk is taken: `phase` holds a serial number and the count of chunks, `next` the same serial number and
-//! the next chunk. A chunk is taken by compare-and-swap on `next`, which fails for a thread that still looks at an
-//! older phase. Serial numbers only grow, over all jobs.
+//! `phase` holds a serial number, which only grows, over all jobs, and the count of chunks. A small phase is not opened
+//! at all: whoever finished the one before runs it, since telling the others would take longer.
 
 use crate::semaphore::Timeline;
+use crate::shares::Shares;
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,8 +37,12 @@ pub(crate) trait Work: Send + Sync {
     fn begin(&self, slot: u32);
     /// Number of chunks of a phase in this run of `slot`.
     fn chunks(&self, phase: usize, slot: u32) -> usize;
-    /// Runs one chunk on thread `thread`.
-    fn run(&self, phase: usize, chunk: usize, slot: u32, thread: usize);
+    /// Whether a phase takes so little time that it is not worth another thread, whatever its number of chunks.
+    fn is_small(&self, _phase: usize, _slot: u32) -> bool {
+        false
+    }
+    /// Runs some chunks on thread `thread`.
+    fn run(&self, phase: usize, chunks: Range<usize>, slot: u32, thread: usize);
     /// The job is over; called once, before anything is signalled.
     fn finished(&self, outcome: &Result<()>);
 }
@@ -81,8 +86,8 @@ pub struct Pool {
     sleepers: AtomicUsize,
     /// Serial number and count of chunks of the open phase.
     phase: AtomicU64,
-    /// Serial number and next chunk.
-    next: AtomicU64,
+    shares: Shares,
+    /// Chunks of the phase that are done.
     done: AtomicU32,
     /// Serial number of the current job's first phase.
     base: AtomicU32,
@@ -120,7 +125,7 @@ impl Pool {
             wake: Condvar::new(),
             sleepers: AtomicUsize::new(0),
             phase: AtomicU64::new(pack(0, NO_JOB)),
-            next: AtomicU64::new(pack(0, 0)),
+            shares: Shares::new(threads),
             done: AtomicU32::new(0),
             base: AtomicU32::new(0),
             job: AtomicPtr::new(std::ptr::null_mut()),
@@ -197,7 +202,7 @@ impl Pool {
             }
             let (serial, _) = unpack(self.phase.load(Ordering::Relaxed));
             self.base.store(serial.wrapping_add(1), Ordering::Relaxed);
-            if !self.open_phase(serial.wrapping_add(1)) {
+            if !self.open_phase(serial.wrapping_add(1), None) {
                 // There was nothing to do, so nobody took part.
                 self.conclude(queue);
                 continue;
@@ -210,8 +215,9 @@ impl Pool {
     }
 
     /// Opens phase `serial` of the current job, or the first after it that has chunks; false if there is none, which
-    /// ends the job. Only called by the one thread that may: who starts the job, or who finished the phase before.
-    fn open_phase(&self, mut serial: u32) -> bool {
+    /// ends the job. Only called by the one thread that may: who starts the job, or who finished the phase before. A
+    /// thread that takes part says its number, and runs small phases itself, or all where it is the only one.
+    fn open_phase(&self, mut serial: u32, thread: Option<usize>) -> bool {
         // SAFETY: the job is alive until it is concluded, which happens after its last phase.
         let job = unsafe { &*self.job.load(Ordering::Relaxed) };
         let base = self.base.load(Ordering::Relaxed);
@@ -235,8 +241,16 @@ impl Pool {
                 serial = serial.wrapping_add(1);
                 continue;
             }
+            if let Some(thread) = thread
+                && chunks != NO_JOB
+                && (chunks == 1 || self.shares.threads() == 1 || job.work.is_small(index, job.slot))
+            {
+                self.run_chunks(job, index, 0..chunks as usize, thread);
+                serial = serial.wrapping_add(1);
+                continue;
+            }
             self.done.store(0, Ordering::Relaxed);
-            self.next.store(pack(serial, 0), Ordering::Release);
+            self.shares.open(serial);
             // Sequentially consistent with the participants' count: see `conclude_alone`.
             self.phase.store(pack(serial, chunks), Ordering::SeqCst);
             return chunks != NO_JOB;
@@ -266,7 +280,7 @@ impl Pool {
         let mut finisher = false;
         while unpack(word).1 != NO_JOB {
             if self.run_phase(job, word, thread) {
-                finisher = !self.open_phase(unpack(word).0.wrapping_add(1));
+                finisher = !self.open_phase(unpack(word).0.wrapping_add(1), Some(thread));
             }
             word = self.await_phase_after(word);
         }
@@ -283,29 +297,22 @@ impl Pool {
     fn run_phase(&self, job: &Launch, word: u64, thread: usize) -> bool {
         let (serial, chunks) = unpack(word);
         let index = serial.wrapping_sub(self.base.load(Ordering::Relaxed)) as usize;
-        loop {
-            let next = self.next.load(Ordering::Acquire);
-            let (next_serial, chunk) = unpack(next);
-            if next_serial != serial || chunk >= chunks {
-                return false;
-            }
-            if self
-                .next
-                .compare_exchange_weak(next, pack(serial, chunk + 1), Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-            {
-                continue;
-            }
-            if !self.failed.load(Ordering::Relaxed) {
-                let ran =
-                    catch_unwind(AssertUnwindSafe(|| job.work.run(index, chunk as usize, job.slot, thread)));
-                if let Err(panic) = ran {
-                    self.fail(panic);
-                }
-            }
-            if self.done.fetch_add(1, Ordering::AcqRel) + 1 == chunks {
-                return true;
-            }
+        let mut ran = 0;
+        while let Some(taken) = self.shares.take(serial, chunks as usize, thread) {
+            ran += taken.len() as u32;
+            self.run_chunks(job, index, taken, thread);
+        }
+        // Until these are counted the phase cannot end, so nobody opens another.
+        ran > 0 && self.done.fetch_add(ran, Ordering::AcqRel) + ran == chunks
+    }
+
+    fn run_chunks(&self, job: &Launch, phase: usize, chunks: Range<usize>, thread: usize) {
+        if self.failed.load(Ordering::Relaxed) {
+            return;
+        }
+        let ran = catch_unwind(AssertUnwindSafe(|| job.work.run(phase, chunks, job.slot, thread)));
+        if let Err(panic) = ran {
+            self.fail(panic);
         }
     }
 
@@ -497,10 +504,12 @@ mod tests {
             self.chunks[phase]
         }
 
-        fn run(&self, phase: usize, chunk: usize, _: u32, _: usize) {
+        fn run(&self, phase: usize, chunks: Range<usize>, _: u32, _: usize) {
             assert!(phase == 0 || self.counts[0].load(Ordering::SeqCst) == self.chunks[0], "phases overlap");
-            assert!(self.panics_at != Some((phase, chunk)), "on purpose");
-            self.counts[phase].fetch_add(1, Ordering::SeqCst);
+            for chunk in chunks {
+                assert!(self.panics_at != Some((phase, chunk)), "on purpose");
+                self.counts[phase].fetch_add(1, Ordering::SeqCst);
+            }
         }
 
         fn finished(&self, _: &Result<()>) {}

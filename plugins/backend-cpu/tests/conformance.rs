@@ -38,6 +38,8 @@ const REQUIRED: &[&str] = &[
     "argmax",
     "top_k",
     "softmax",
+    "route",
+    "experts",
     "plan",
     "load",
     "launch",

@@ -5,6 +5,7 @@ use paceline_gpu::capabilities::{GRAPHS, OVERLAP, PROFILE};
 use paceline_gpu::driver::{DeviceFacts, Driver, DriverError, DriverResult};
 use paceline_gpu::{Images, NoDriver, Platform};
 use paceline_kernels::images::cuda;
+use paceline_kernels::params::linear::cuda_shared_bytes;
 use paceline_plugin_api::settings::Setting;
 use paceline_plugin_api::{Error, ErrorKind};
 
@@ -120,6 +121,10 @@ impl Platform for Cuda {
 
     fn module_of(&self, entry: &str) -> Option<&'static str> {
         cuda::module_of(entry)
+    }
+
+    fn shared_bytes(&self, entry: &str) -> u32 {
+        cuda_shared_bytes(entry)
     }
 }
 

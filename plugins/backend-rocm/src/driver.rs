@@ -43,7 +43,7 @@ impl HipDriver {
         let driver = Self { hip };
         // SAFETY: the only value that the argument may have.
         match unsafe { call!(driver, hipInit(0)) } {
-            Err(error) if error.code != i64::from(answer::NO_DEVICE) => Err(error),
+            Err(error) if !is_no_device(&error) => Err(error),
             _ => Ok(driver),
         }
     }
@@ -72,6 +72,10 @@ impl HipDriver {
     }
 }
 
+fn is_no_device(error: &DriverError) -> bool {
+    answer::NO_DEVICE.iter().any(|&code| error.code == i64::from(code))
+}
+
 fn cause(code: c_int) -> Cause {
     match code {
         answer::OUT_OF_MEMORY => Cause::OutOfMemory,
@@ -94,7 +98,7 @@ impl Driver for HipDriver {
         // SAFETY: the library writes the number.
         match unsafe { call!(self, hipGetDeviceCount(&mut count)) } {
             Ok(()) => Ok(u32::try_from(count).unwrap_or(0)),
-            Err(error) if error.code == i64::from(answer::NO_DEVICE) => Ok(0),
+            Err(error) if is_no_device(&error) => Ok(0),
             Err(error) => Err(error),
         }
     }

@@ -23,8 +23,7 @@ const LIBRARY_VARIABLE: &str = "PACELINE_ROCM_LIBRARY";
 const TUNING_VARIABLE: &str = "PACELINE_ROCM_TUNING";
 
 /// Variables that hide devices, as the runtime knows them.
-const HIDING: [&str; 4] =
-    ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "CUDA_VISIBLE_DEVICES"];
+const HIDING: [&str; 3] = ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"];
 
 /// What every process talks to the kernel module through.
 const DEVICE_NODE: &str = "/dev/kfd";

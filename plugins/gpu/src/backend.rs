@@ -5,7 +5,7 @@ use crate::device::GpuDevice;
 use crate::driver::{DeviceFacts, Driver, DriverError};
 use crate::layout;
 use crate::platform::{NoDriver, Platform};
-use crate::program::{GpuPlan, lower};
+use crate::program::{GpuPlan, Target, lower};
 use paceline_plugin_api::backend::{Backend, DeviceInfo, DeviceKind, WeightLayout, WeightUse};
 use paceline_plugin_api::graph::Graph;
 use paceline_plugin_api::{Error, ErrorKind, Result};
@@ -71,8 +71,9 @@ impl Backend for GpuBackend {
     }
 
     fn plan(&self, graph: Graph, capabilities: &str, layouts: &[WeightLayout]) -> Result<GpuPlan> {
-        self.parse(capabilities)?;
-        lower(graph, layouts, &|entry| self.platform.module_of(entry).is_some())
+        let target = self.parse(capabilities)?.target;
+        let has_kernel = |entry: &str| self.platform.module_of(entry).is_some();
+        lower(graph, layouts, Target { name: &target, has_kernel: &has_kernel })
     }
 
     fn open(&self, index: u32, settings: &[(String, String)]) -> Result<GpuDevice> {

@@ -109,17 +109,18 @@ fn bind_step(shared: &Shared, program: &Program, addresses: &Addresses, step: &S
         parameters[*place..*place + 8].copy_from_slice(&address.to_ne_bytes());
     }
     let kernel: KernelHandle = shared.kernel(step.launch.entry)?;
-    if step.launch.shared_bytes > PLAIN_SHARED {
+    let shared_bytes = step.launch.shared_bytes.max(shared.shared_bytes(step.launch.entry));
+    if shared_bytes > PLAIN_SHARED {
         shared
             .driver()
-            .allow_shared(kernel, step.launch.shared_bytes)
+            .allow_shared(kernel, shared_bytes)
             .map_err(|error| shared.error(&error, "allowing a kernel its shared memory"))?;
     }
     let shape = LaunchShape {
         grid: step.launch.groups,
         block: [step.launch.threads, 1, 1],
-        shared: step.launch.shared_bytes,
-        overlaps: shared.settings.overlap,
+        shared: shared_bytes,
+        overlaps: shared.settings.overlap && !step.waits,
     };
     Ok(BoundStep::Kernel { entry: step.launch.entry, kernel, shape, parameters })
 }

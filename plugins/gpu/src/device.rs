@@ -260,6 +260,11 @@ impl Shared {
         Ok(kernel)
     }
 
+    /// Bytes of dynamic shared memory that the platform's form of a kernel wants.
+    pub fn shared_bytes(&self, entry: &str) -> u32 {
+        self.platform.shared_bytes(entry)
+    }
+
     /// Fills device memory with zeros, and waits for it.
     pub fn clear(&self, at: Address, bytes: u64, what: &str) -> Result<()> {
         let driver = self.enter()?;

@@ -53,6 +53,9 @@ impl Layout {
 pub(crate) fn matrix(shape: &Shape) -> Result<(usize, usize)> {
     match *shape.dims() {
         [rows, columns] => Ok((rows as usize, columns as usize)),
+        [count, _, _] => {
+            Err(Error::unsupported(format!("there are no kernels for matrices of {count} experts")))
+        }
         _ => Err(Error::invalid(format!("a weight of shape {shape} is not a matrix"))),
     }
 }

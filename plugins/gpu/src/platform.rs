@@ -67,4 +67,9 @@ pub trait Platform: Send + Sync {
 
     /// The module that has a kernel.
     fn module_of(&self, entry: &str) -> Option<&'static str>;
+
+    /// Bytes of dynamic shared memory that this platform's form of a kernel wants, where launches do not say so.
+    fn shared_bytes(&self, _entry: &str) -> u32 {
+        0
+    }
 }

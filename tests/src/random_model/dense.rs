@@ -1,4 +1,4 @@
-//! Dense models with random weights: architectures `qwen3` and `llama`.
+//! Models of plain layers with random weights: architectures `qwen3`, `qwen3moe` and `llama`.
 
 use std::path::Path;
 
@@ -6,7 +6,9 @@ use paceline_plugin_api::graph::DType;
 
 use super::model_file::{ModelFile, STREAM, Values};
 use super::vocabulary::{ControlTokens, add_vocabulary};
-use super::{ValueSource, WeightTypes, add_feed_forward, random_tokens, variants};
+use super::{
+    RandomExperts, ValueSource, WeightTypes, add_experts, add_feed_forward, random_tokens, variants,
+};
 use crate::AnyError;
 
 /// Which dense family a model is of.
@@ -14,6 +16,8 @@ use crate::AnyError;
 pub enum DenseFamily {
     /// Queries and keys are normed per head, and turn in pairs of halves.
     Qwen3,
+    /// The same, with mixtures of experts.
+    Qwen3Moe,
     /// No norms on heads; queries and keys turn in adjacent pairs.
     Llama,
 }
@@ -23,6 +27,7 @@ impl DenseFamily {
     pub fn architecture(self) -> &'static str {
         match self {
             DenseFamily::Qwen3 => "qwen3",
+            DenseFamily::Qwen3Moe => "qwen3moe",
             DenseFamily::Llama => "llama",
         }
     }
@@ -39,6 +44,8 @@ pub struct RandomDense {
     pub layers: u32,
     /// Inner width of the feed-forward part (`feed_forward_length`).
     pub ffn: u32,
+    /// Experts, without a shared one, of the family that has them.
+    pub experts: RandomExperts,
     /// Query heads.
     pub heads: u32,
     /// KV heads.
@@ -79,6 +86,7 @@ impl RandomDense {
             hidden: 128,
             layers: 3,
             ffn: 256,
+            experts: RandomExperts { count: 6, used: 2, inner: 96, shared: 0 },
             heads: 4,
             kv_heads: 2,
             head_dim: 32,
@@ -164,7 +172,10 @@ impl RandomDense {
             file.norm(name("attn_norm.weight"), self.hidden);
             self.add_attention(&mut file, name);
             file.norm(name("ffn_norm.weight"), self.hidden);
-            add_feed_forward(&mut file, name, self.hidden, self.ffn);
+            match self.family {
+                DenseFamily::Qwen3Moe => add_experts(&mut file, name, self.hidden, self.experts),
+                _ => add_feed_forward(&mut file, name, self.hidden, self.ffn),
+            }
         }
         file
     }
@@ -175,7 +186,7 @@ impl RandomDense {
         file.matrix(name("attn_k.weight"), self.hidden, keys);
         file.matrix(name("attn_v.weight"), self.hidden, keys);
         file.branch_output(name("attn_output.weight"), queries, self.hidden);
-        if self.family == DenseFamily::Qwen3 {
+        if self.family != DenseFamily::Llama {
             file.norm(name("attn_q_norm.weight"), self.head_dim);
             file.norm(name("attn_k_norm.weight"), self.head_dim);
         }
@@ -199,6 +210,12 @@ impl RandomDense {
             .metadata(key("attention.head_count_kv"), self.kv_heads)
             .metadata(key("attention.layer_norm_rms_epsilon"), 1e-6_f32)
             .metadata(key("rope.freq_base"), self.rope_base);
+        if self.family == DenseFamily::Qwen3Moe {
+            header
+                .metadata(key("expert_count"), self.experts.count)
+                .metadata(key("expert_used_count"), self.experts.used)
+                .metadata(key("expert_feed_forward_length"), self.experts.inner);
+        }
         if self.states_widths {
             header
                 .metadata(key("attention.key_length"), self.head_dim)

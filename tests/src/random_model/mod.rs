@@ -1,4 +1,5 @@
-//! Models with random weights: architectures `qwen35`, `qwen3` and `llama`, and drafters of architecture `dflash`.
+//! Models with random weights: architectures `qwen35`, `qwen35moe`, `qwen3` and `llama`, and drafters of architecture
+//! `dflash`.
 //!
 //! A model is described by its sizes; its weights follow from the seed and the tensors' names. Files have every key
 //! and tensor that a converted model has, and a tokenizer that knows every byte.
@@ -17,7 +18,7 @@ use std::path::Path;
 use paceline_plugin_api::graph::DType;
 
 use crate::AnyError;
-use model_file::{ModelFile, STREAM, Values};
+use model_file::{BRANCH, ModelFile, STREAM, Values};
 
 pub use dense::{DenseFamily, RandomDense};
 pub use drafter::RandomDrafter;
@@ -26,7 +27,20 @@ pub use model_file::ValueSource;
 pub use vocabulary::{ControlTokens, MIN_VOCABULARY};
 pub use weight_types::WeightTypes;
 
-/// A `qwen35` model with random weights. The default is tiny: 0.9 M parameters, 4 layers, F32.
+/// Experts of every layer.
+#[derive(Clone, Copy, Debug)]
+pub struct RandomExperts {
+    /// Experts of a layer.
+    pub count: u32,
+    /// Those that a token goes through.
+    pub used: u32,
+    /// Inner width of one.
+    pub inner: u32,
+    /// Inner width of the shared one; 0 if there is none.
+    pub shared: u32,
+}
+
+/// A `qwen35` or `qwen35moe` model with random weights. The default is tiny: 0.9 M parameters, 4 layers, F32.
 #[derive(Clone, Debug)]
 pub struct RandomModel {
     /// Width of the residual stream (`embedding_length`).
@@ -60,6 +74,8 @@ pub struct RandomModel {
     pub recurrent_layers: Option<Vec<bool>>,
     /// `attention.scale` instead of 1/sqrt(`head_dim`).
     pub attention_scale: Option<f32>,
+    /// Mixtures of experts instead of the feed-forward parts, which makes it a `qwen35moe` model.
+    pub experts: Option<RandomExperts>,
     /// MTP blocks: 0 or 1.
     pub nextn: u32,
     /// Whether the MTP block has a final norm of its own (`nextn.shared_head_norm`).
@@ -100,6 +116,7 @@ impl Default for RandomModel {
             interval: 4,
             recurrent_layers: None,
             attention_scale: None,
+            experts: None,
             nextn: 1,
             nextn_norm: true,
             nextn_vocabulary: false,
@@ -176,6 +193,10 @@ impl RandomModel {
         Self::variants().into_iter().find(|variant| variant.0 == name).map(|variant| variant.1)
     }
 
+    fn architecture(&self) -> &'static str {
+        if self.experts.is_some() { "qwen35moe" } else { "qwen35" }
+    }
+
     /// The control tokens of its vocabulary; token b below 256 is the byte b.
     pub fn control_tokens(&self) -> ControlTokens {
         ControlTokens::of(self.vocab)
@@ -240,7 +261,7 @@ impl RandomModel {
     fn plan(&self) -> ModelFile {
         self.check();
         let blocks = self.layers + self.nextn;
-        let mut file = ModelFile::new("qwen35", self.weights, blocks, self.seed, self.values);
+        let mut file = ModelFile::new(self.architecture(), self.weights, blocks, self.seed, self.values);
         self.add_metadata(&mut file);
         file.matrix_of("token_embd.weight".into(), self.hidden, self.vocab, STREAM);
         file.output_norm("output_norm.weight".into(), self.hidden);
@@ -257,7 +278,10 @@ impl RandomModel {
             } else {
                 self.add_recurrent(&mut file, name);
             }
-            add_feed_forward(&mut file, name, self.hidden, self.ffn);
+            match self.experts {
+                Some(experts) => add_experts(&mut file, name, self.hidden, experts),
+                None => add_feed_forward(&mut file, name, self.hidden, self.ffn),
+            }
             if is_nextn {
                 self.add_nextn(&mut file, name);
             }
@@ -266,36 +290,44 @@ impl RandomModel {
     }
 
     fn add_metadata(&self, file: &mut ModelFile) {
+        let key = |name: &str| format!("{}.{name}", self.architecture());
         let header = &mut file.header;
         header
-            .metadata("qwen35.context_length", self.context)
-            .metadata("qwen35.embedding_length", self.hidden)
-            .metadata("qwen35.feed_forward_length", self.ffn)
-            .metadata("qwen35.attention.head_count", self.heads)
-            .metadata("qwen35.attention.head_count_kv", self.kv_heads)
-            .metadata("qwen35.attention.key_length", self.head_dim)
-            .metadata("qwen35.attention.value_length", self.head_dim)
-            .metadata("qwen35.attention.layer_norm_rms_epsilon", 1e-6_f32)
-            .metadata("qwen35.rope.freq_base", self.rope_base)
-            .metadata("qwen35.rope.dimension_count", self.rotary)
-            .metadata("qwen35.rope.dimension_sections", self.sections.to_vec())
-            .metadata("qwen35.ssm.conv_kernel", self.conv)
-            .metadata("qwen35.ssm.state_size", self.gdn_dim)
-            .metadata("qwen35.ssm.group_count", self.key_heads)
-            .metadata("qwen35.ssm.time_step_rank", self.value_heads)
-            .metadata("qwen35.ssm.inner_size", self.gdn_dim * self.value_heads)
-            .metadata("qwen35.full_attention_interval", self.interval);
+            .metadata(key("context_length"), self.context)
+            .metadata(key("embedding_length"), self.hidden)
+            .metadata(key("feed_forward_length"), self.ffn)
+            .metadata(key("attention.head_count"), self.heads)
+            .metadata(key("attention.head_count_kv"), self.kv_heads)
+            .metadata(key("attention.key_length"), self.head_dim)
+            .metadata(key("attention.value_length"), self.head_dim)
+            .metadata(key("attention.layer_norm_rms_epsilon"), 1e-6_f32)
+            .metadata(key("rope.freq_base"), self.rope_base)
+            .metadata(key("rope.dimension_count"), self.rotary)
+            .metadata(key("rope.dimension_sections"), self.sections.to_vec())
+            .metadata(key("ssm.conv_kernel"), self.conv)
+            .metadata(key("ssm.state_size"), self.gdn_dim)
+            .metadata(key("ssm.group_count"), self.key_heads)
+            .metadata(key("ssm.time_step_rank"), self.value_heads)
+            .metadata(key("ssm.inner_size"), self.gdn_dim * self.value_heads)
+            .metadata(key("full_attention_interval"), self.interval);
+        if let Some(experts) = self.experts {
+            header
+                .metadata(key("expert_count"), experts.count)
+                .metadata(key("expert_used_count"), experts.used)
+                .metadata(key("expert_feed_forward_length"), experts.inner)
+                .metadata(key("expert_shared_feed_forward_length"), experts.shared);
+        }
         if let Some(scale) = self.attention_scale {
-            header.metadata("qwen35.attention.scale", scale);
+            header.metadata(key("attention.scale"), scale);
         }
         if let Some(layers) = &self.recurrent_layers {
             let mut layers = layers.clone();
             // One entry per block; the MTP block is attention.
             layers.resize((self.layers + self.nextn) as usize, false);
-            header.metadata("qwen35.attention.recurrent_layers", layers);
+            header.metadata(key("attention.recurrent_layers"), layers);
         }
         if self.nextn > 0 {
-            header.metadata("qwen35.nextn_predict_layers", self.nextn);
+            header.metadata(key("nextn_predict_layers"), self.nextn);
         }
         vocabulary::add_vocabulary(header, self.vocab);
     }
@@ -350,4 +382,29 @@ fn add_feed_forward(file: &mut ModelFile, name: impl Fn(&str) -> String, hidden:
     file.matrix(name("ffn_gate.weight"), hidden, inner);
     file.matrix(name("ffn_up.weight"), hidden, inner);
     file.branch_output(name("ffn_down.weight"), inner, hidden);
+}
+
+fn add_experts(file: &mut ModelFile, name: impl Fn(&str) -> String, hidden: u32, experts: RandomExperts) {
+    let RandomExperts { count, used, inner, shared } = experts;
+    // Logits of deviation 1 or so: the chosen differ in weight.
+    file.floats(
+        name("ffn_gate_inp.weight"),
+        &[hidden, count],
+        Values::Normal { deviation: 1.0 / (hidden as f32).sqrt() },
+    );
+    file.experts(name("ffn_gate_exps.weight"), [hidden, inner, count], 1.0);
+    file.experts(name("ffn_up_exps.weight"), [hidden, inner, count], 1.0);
+    // The weighted sum of several outputs is smaller than each.
+    file.experts(name("ffn_down_exps.weight"), [inner, hidden, count], BRANCH * (used as f32).sqrt());
+    if shared == 0 {
+        return;
+    }
+    file.floats(
+        name("ffn_gate_inp_shexp.weight"),
+        &[hidden],
+        Values::Normal { deviation: 1.0 / (hidden as f32).sqrt() },
+    );
+    file.matrix(name("ffn_gate_shexp.weight"), hidden, shared);
+    file.matrix(name("ffn_up_shexp.weight"), hidden, shared);
+    file.branch_output(name("ffn_down_shexp.weight"), shared, hidden);
 }

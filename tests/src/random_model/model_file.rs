@@ -23,7 +23,7 @@ pub(super) const STREAM: f32 = 0.25;
 /// What the layers add is half as large as the embedding. If it were larger, as with a small embedding, rounding of
 /// weights or activations would grow from layer to layer until nothing is left to compare (Gated DeltaNet normalises
 /// its reads, which can be nearly 0 at the first tokens).
-const BRANCH: f32 = STREAM / 2.0;
+pub(super) const BRANCH: f32 = STREAM / 2.0;
 
 /// How the values of a model come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +152,14 @@ impl ModelFile {
         let dtype = self.weights.of(&name, inputs.into(), self.blocks);
         let dims = vec![inputs.into(), outputs.into()];
         self.tensors.push(Tensor { name, dims, dtype, values: Values::Normal { deviation } });
+    }
+
+    /// Matrices of experts: inputs and outputs of one, and their number. `gain` is what a matrix makes of the size of its
+    /// inputs.
+    pub fn experts(&mut self, name: String, dims: [u32; 3], gain: f32) {
+        let dtype = self.weights.of(&name, dims[0].into(), self.blocks);
+        let values = Values::Normal { deviation: gain / (dims[0] as f32).sqrt() };
+        self.tensors.push(Tensor { name, dims: dims.map(u64::from).to_vec(), dtype, values });
     }
 
     pub fn norm(&mut self, name: String, length: u32) {

@@ -2,7 +2,9 @@
 
 use paceline_plugin_api::graph::DType;
 
-use super::{DenseFamily, RandomDense, RandomModel, WeightTypes};
+use super::{DenseFamily, RandomDense, RandomExperts, RandomModel, WeightTypes};
+
+const EXPERTS: RandomExperts = RandomExperts { count: 8, used: 3, inner: 64, shared: 96 };
 
 pub(super) fn variants() -> Vec<(&'static str, RandomModel)> {
     let tiny = RandomModel::default;
@@ -19,6 +21,17 @@ pub(super) fn variants() -> Vec<(&'static str, RandomModel)> {
         ("attention-first", RandomModel { recurrent_layers: Some(vec![false, true, false, true]), ..tiny() }),
         ("attention-scale", RandomModel { attention_scale: Some(0.3), ..tiny() }),
         ("long-convolution", RandomModel { conv: 6, ..tiny() }),
+        ("experts", RandomModel { experts: Some(EXPERTS), ..tiny() }),
+        ("experts-without-nextn", RandomModel { experts: Some(EXPERTS), nextn: 0, tied: false, ..tiny() }),
+        // All are used, so that rounding cannot choose others than the reference.
+        (
+            "experts-q8-0",
+            RandomModel {
+                experts: Some(RandomExperts { count: 4, used: 4, ..EXPERTS }),
+                weights: DType::Q8_0.into(),
+                ..tiny()
+            },
+        ),
         ("no-nextn", RandomModel { nextn: 0, ..tiny() }),
         ("nextn-without-norm", RandomModel { nextn_norm: false, ..tiny() }),
         ("nextn-with-vocabulary", RandomModel { nextn_vocabulary: true, ..tiny() }),
@@ -54,6 +67,7 @@ pub(super) fn dense_variants() -> Vec<(&'static str, RandomDense)> {
         ("qwen3-bf16", RandomDense { weights: DType::BF16.into(), ..qwen3() }),
         ("qwen3-q8-0", RandomDense { weights: DType::Q8_0.into(), ..qwen3() }),
         ("qwen3-wide-q4-k-m", wide(DenseFamily::Qwen3)),
+        ("qwen3-experts", RandomDense::tiny(DenseFamily::Qwen3Moe)),
         ("llama", llama()),
         ("llama-untied", RandomDense { tied: false, ..llama() }),
         ("llama-heads-1-to-1", RandomDense { kv_heads: 4, ..llama() }),

@@ -2,9 +2,10 @@
 
 use paceline_gguf::Gguf;
 
+use super::experts::Experts;
 use super::math::{Rotary, add_rows, attend, rms_norm_heads};
 use super::weights::{FeedForward, Matrix, Tensors};
-use super::{Layer, Mixer, Reference, Rows};
+use super::{Feed, Layer, Mixer, Reference, Rows};
 use crate::AnyError;
 
 /// Plain attention: with norms on heads in `qwen3`, without in `llama`.
@@ -80,7 +81,7 @@ impl PlainAttention {
 }
 
 impl Reference {
-    /// Reads a `qwen3` or `llama` model.
+    /// Reads a `qwen3`, `qwen3moe` or `llama` model.
     pub(super) fn load_dense(file: &Gguf) -> Result<Self, AnyError> {
         let architecture = file.architecture()?;
         let is_llama = architecture == "llama";
@@ -99,6 +100,7 @@ impl Reference {
             Some("linear") => rotary.slow_down(file.require_f32(&key("rope.scaling.factor"))?.into()),
             Some(other) => return Err(format!("the reference does not know the scaling '{other}'").into()),
         }
+        let experts = optional("expert_used_count")?;
         let mut tensors = Tensors::read(file)?;
         if is_llama {
             rotary = rotary.of_adjacent_pairs();
@@ -114,7 +116,10 @@ impl Reference {
                     mixer_norm: tensors.vector(&format!("{prefix}attn_norm.weight"))?,
                     mixer: Mixer::PlainAttention(attention),
                     feed_forward_norm: tensors.vector(&format!("{prefix}ffn_norm.weight"))?,
-                    feed_forward: FeedForward::take(&mut tensors, &prefix)?,
+                    feed_forward: match experts {
+                        Some(used) => Feed::Experts(Box::new(Experts::take(&mut tensors, &prefix, used)?)),
+                        None => Feed::Dense(FeedForward::take(&mut tensors, &prefix)?),
+                    },
                 })
             })
             .collect::<Result<_, _>>()?;

@@ -7,6 +7,7 @@ mod attention;
 mod delta_net;
 mod dense;
 mod drafter;
+mod experts;
 mod math;
 mod mtp;
 mod weights;
@@ -17,6 +18,7 @@ use crate::AnyError;
 use attention::GatedAttention;
 use delta_net::DeltaNet;
 use dense::PlainAttention;
+use experts::Experts;
 use math::{Rotary, add_rows, rms_norm_rows};
 use mtp::Nextn;
 use weights::{FeedForward, Matrix, Tensors};
@@ -28,7 +30,7 @@ pub use mtp::{MtpRows, shifted};
 /// One vector per token.
 pub type Rows = Vec<Vec<f64>>;
 
-/// A `qwen35`, `qwen3` or `llama` model: trunk and, if the file has one, MTP block.
+/// A `qwen35`, `qwen35moe`, `qwen3` or `llama` model: trunk and, if the file has one, MTP block.
 pub struct Reference {
     epsilon: f64,
     rotary: Rotary,
@@ -57,7 +59,12 @@ struct Layer {
     mixer_norm: Vec<f64>,
     mixer: Mixer,
     feed_forward_norm: Vec<f64>,
-    feed_forward: FeedForward,
+    feed_forward: Feed,
+}
+
+enum Feed {
+    Dense(FeedForward),
+    Experts(Box<Experts>),
 }
 
 enum Mixer {
@@ -74,7 +81,13 @@ struct Shared<'a> {
 }
 
 impl Layer {
-    fn take(tensors: &mut Tensors, block: usize, is_recurrent: bool) -> Result<Self, AnyError> {
+    /// `experts`: how many a token goes through, if there are any.
+    fn take(
+        tensors: &mut Tensors,
+        block: usize,
+        is_recurrent: bool,
+        experts: Option<usize>,
+    ) -> Result<Self, AnyError> {
         let prefix = format!("blk.{block}.");
         Ok(Layer {
             mixer_norm: tensors.vector(&format!("{prefix}attn_norm.weight"))?,
@@ -84,7 +97,10 @@ impl Layer {
                 Mixer::Attention(GatedAttention::take(tensors, &prefix)?)
             },
             feed_forward_norm: tensors.vector(&format!("{prefix}post_attention_norm.weight"))?,
-            feed_forward: FeedForward::take(tensors, &prefix)?,
+            feed_forward: match experts {
+                Some(used) => Feed::Experts(Box::new(Experts::take(tensors, &prefix, used)?)),
+                None => Feed::Dense(FeedForward::take(tensors, &prefix)?),
+            },
         })
     }
 
@@ -101,7 +117,11 @@ impl Layer {
         };
         add_rows(rows, &mixed);
         let input = rms_norm_rows(rows, &self.feed_forward_norm, shared.epsilon);
-        add_rows(rows, &self.feed_forward.apply(&input));
+        let made = match &self.feed_forward {
+            Feed::Dense(feed_forward) => feed_forward.apply(&input),
+            Feed::Experts(experts) => experts.apply(&input),
+        };
+        add_rows(rows, &made);
     }
 }
 
@@ -113,41 +133,45 @@ impl Reference {
     /// not supported here.
     pub fn load(file: &Gguf) -> Result<Self, AnyError> {
         match file.architecture()? {
-            "qwen35" => Self::load_qwen35(file),
-            "qwen3" | "llama" => Self::load_dense(file),
+            "qwen35" | "qwen35moe" => Self::load_qwen35(file),
+            "qwen3" | "qwen3moe" | "llama" => Self::load_dense(file),
             other => Err(format!("architecture '{other}' is not known to the reference").into()),
         }
     }
 
     fn load_qwen35(file: &Gguf) -> Result<Self, AnyError> {
-        let size = |key: &str| file.require_u32(&format!("qwen35.{key}")).map(|value| value as usize);
+        let architecture = file.architecture()?;
+        let key_of = |key: &str| format!("{architecture}.{key}");
+        let size = |key: &str| file.require_u32(&key_of(key)).map(|value| value as usize);
         let blocks = size("block_count")?;
-        let nextn = file.get_u32("qwen35.nextn_predict_layers")?.unwrap_or(0) as usize;
+        let nextn = file.get_u32(&key_of("nextn_predict_layers"))?.unwrap_or(0) as usize;
         let trunk = blocks.checked_sub(nextn).ok_or("more MTP blocks than blocks")?;
-        let recurrent = recurrent_layers(file, trunk)?;
-        let sections: Vec<i32> = file.require_array_i32("qwen35.rope.dimension_sections")?.collect();
+        let recurrent = recurrent_layers(file, architecture, trunk)?;
+        let sections: Vec<i32> = file.require_array_i32(&key_of("rope.dimension_sections"))?.collect();
         let sections = sections.try_into().map_err(|_| "rope.dimension_sections needs 4 numbers")?;
-        let head_dim = match file.get_u32("qwen35.attention.key_length")? {
+        let head_dim = match file.get_u32(&key_of("attention.key_length"))? {
             Some(length) => length as usize,
             None => size("embedding_length")? / size("attention.head_count")?,
         };
         let rotary_width =
-            file.get_u32("qwen35.rope.dimension_count")?.map_or(head_dim, |width| width as usize);
-        let base = file.get_f32("qwen35.rope.freq_base")?.unwrap_or(1e4);
-        let scale = file.get_f32("qwen35.attention.scale")?;
+            file.get_u32(&key_of("rope.dimension_count"))?.map_or(head_dim, |width| width as usize);
+        let base = file.get_f32(&key_of("rope.freq_base"))?.unwrap_or(1e4);
+        let scale = file.get_f32(&key_of("attention.scale"))?;
+
+        let experts = file.get_u32(&key_of("expert_used_count"))?.map(|used| used as usize);
 
         let mut tensors = Tensors::read(file)?;
         let layers: Vec<Layer> = (0..trunk)
-            .map(|layer| Layer::take(&mut tensors, layer, recurrent[layer]))
+            .map(|layer| Layer::take(&mut tensors, layer, recurrent[layer], experts))
             .collect::<Result<_, _>>()?;
         let reference = Reference {
-            epsilon: file.require_f32("qwen35.attention.layer_norm_rms_epsilon")?.into(),
+            epsilon: file.require_f32(&key_of("attention.layer_norm_rms_epsilon"))?.into(),
             rotary: Rotary::interleaved(rotary_width, base.into(), sections),
             attention_scale: scale.map_or_else(|| 1.0 / (head_dim as f64).sqrt(), f64::from),
             embedding: tensors.matrix("token_embd.weight")?,
             output_norm: tensors.vector("output_norm.weight")?,
             output: tensors.optional_matrix("output.weight"),
-            nextn: (nextn > 0).then(|| Nextn::take(&mut tensors, trunk)).transpose()?,
+            nextn: (nextn > 0).then(|| Nextn::take(&mut tensors, trunk, experts)).transpose()?,
             layers,
         };
         tensors.finish()?;
@@ -242,14 +266,14 @@ fn embed(embedding: &Matrix, tokens: &[u32]) -> Rows {
 
 /// Which trunk layers are recurrent: `attention.recurrent_layers` if it is there, else all but every
 /// `full_attention_interval`-th.
-fn recurrent_layers(file: &Gguf, trunk: usize) -> Result<Vec<bool>, AnyError> {
-    if let Some(layers) = file.array_bool("qwen35.attention.recurrent_layers")? {
+fn recurrent_layers(file: &Gguf, architecture: &str, trunk: usize) -> Result<Vec<bool>, AnyError> {
+    if let Some(layers) = file.array_bool(&format!("{architecture}.attention.recurrent_layers"))? {
         let layers: Vec<bool> = layers.collect();
         if layers.len() < trunk {
             return Err("attention.recurrent_layers is too short".into());
         }
         return Ok(layers);
     }
-    let interval = file.get_u32("qwen35.full_attention_interval")?.unwrap_or(4) as usize;
+    let interval = file.get_u32(&format!("{architecture}.full_attention_interval"))?.unwrap_or(4) as usize;
     Ok((0..trunk).map(|layer| !(layer + 1).is_multiple_of(interval)).collect())
 }

@@ -30,10 +30,10 @@ pub struct MtpRows {
 }
 
 impl Nextn {
-    pub fn take(tensors: &mut Tensors, block: usize) -> Result<Self, AnyError> {
+    pub fn take(tensors: &mut Tensors, block: usize, experts: Option<usize>) -> Result<Self, AnyError> {
         let name = |suffix: &str| format!("blk.{block}.nextn.{suffix}.weight");
         Ok(Nextn {
-            layer: Layer::take(tensors, block, false)?,
+            layer: Layer::take(tensors, block, false, experts)?,
             combine: tensors.matrix(&name("eh_proj"))?,
             embedding_norm: tensors.vector(&name("enorm"))?,
             hidden_norm: tensors.vector(&name("hnorm"))?,

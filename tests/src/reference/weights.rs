@@ -42,6 +42,15 @@ impl Matrix {
     }
 }
 
+impl Matrix {
+    /// So many matrices of as many rows each.
+    pub fn split(self, count: usize) -> Vec<Matrix> {
+        let outputs = self.outputs / count;
+        let parts = self.values.chunks_exact(outputs * self.inputs);
+        parts.map(|values| Matrix { inputs: self.inputs, outputs, values: values.to_vec() }).collect()
+    }
+}
+
 /// Eight sums side by side, which compilers turn into vector instructions.
 fn dot(weights: &[f32], values: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
@@ -62,9 +71,9 @@ fn dot(weights: &[f32], values: &[f64]) -> f64 {
 
 /// The SwiGLU feed-forward part: down(SiLU(gate x) * (up x)).
 pub(super) struct FeedForward {
-    gate: Matrix,
-    up: Matrix,
-    down: Matrix,
+    pub gate: Matrix,
+    pub up: Matrix,
+    pub down: Matrix,
 }
 
 impl FeedForward {

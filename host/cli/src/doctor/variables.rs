@@ -19,7 +19,7 @@ const NO_EFFECT_THREADS: &str = "no effect here: `--threads N`";
 const NO_EFFECT_SETTINGS: &str = "no effect here: `--set PLUGIN.KEY=VALUE`";
 
 /// Exact names stand before beginnings that they have too.
-const MEANINGS: [Meaning; 33] = [
+const MEANINGS: [Meaning; 35] = [
     meaning("CUDA_VISIBLE_DEVICES", "hides all other NVIDIA devices", DRIVER_OBEYS),
     meaning("CUDA_DEVICE_ORDER", "in which order NVIDIA devices are counted", DRIVER_OBEYS),
     meaning("CUDA_LAUNCH_BLOCKING", "makes every launch wait, to find faults", "unset it: it costs speed"),
@@ -59,6 +59,8 @@ const MEANINGS: [Meaning; 33] = [
     meaning("LD_PRELOAD", "puts a library in front of all others", "the system obeys it, for plugins too"),
     meaning("PACELINE_LOG", "what is logged", "the same as `--log`"),
     meaning("PACELINE_PLUGIN_DIRS", "further folders with plugins", "see `paceline plugins paths`"),
+    meaning("PACELINE_ROCM_LIBRARY", "the file of the HIP runtime", "see the backend `rocm`"),
+    meaning("PACELINE_ROCM_TUNING", "other tuning values for AMD devices", "see the backend `rocm`"),
     meaning("XDG_DATA_HOME", "where plugins are installed", "see `paceline plugins paths`"),
     meaning("XDG_CACHE_HOME", "where verdicts on plugins are kept", "see `paceline plugins paths --json`"),
 ];

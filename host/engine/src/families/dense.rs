@@ -3,8 +3,9 @@
 //! One layer: x += Wo attention(rope q, rope k, v); x += down(silu(gate f) · up f), each from the normed stream.
 //! Families differ in the norm of queries and keys, and in how these turn.
 
+use super::experts::{ExpertShape, FeedForwardPart, FeedForwardShape};
 use super::metadata::Metadata;
-use super::parts::{AttentionShape, Ends, FeedForward, KeyValues, Linear};
+use super::parts::{AttentionShape, Ends, KeyValues, Linear};
 use super::{Family, Ports};
 use crate::error::Result;
 use crate::model::{LayerKind, ModelShape};
@@ -27,21 +28,33 @@ struct Layer {
     q_norm: Option<Weight>,
     key_values: KeyValues,
     output: Linear,
-    feed_forward: FeedForward,
+    feed_forward: FeedForwardPart,
 }
 
 impl Dense {
-    /// Opens the tensors. `head_norms`: queries and keys are normed per head.
-    pub fn open(meta: &Metadata<'_>, attention: AttentionShape, head_norms: bool) -> Result<Self> {
+    /// Opens the tensors. `head_norms`: queries and keys are normed per head. With `experts` the feed-forward parts are
+    /// mixtures of them.
+    pub fn open(
+        meta: &Metadata<'_>,
+        attention: AttentionShape,
+        head_norms: bool,
+        experts: Option<&ExpertShape>,
+    ) -> Result<Self> {
         let layers = meta.layers()?;
         let context = meta.dimension("context_length")?;
         refuse_other_computations(meta, context)?;
-        let ffn = meta.per_block("feed_forward_length", layers, None)?;
+        let ffn: Vec<FeedForwardShape<'_>> = match experts {
+            Some(shape) => (0..layers).map(|_| FeedForwardShape::Experts(shape)).collect(),
+            None => {
+                let widths = meta.per_block("feed_forward_length", layers, None)?;
+                widths.into_iter().map(FeedForwardShape::Dense).collect()
+            }
+        };
         let t = &meta.tensors;
         let ends = Ends::open(t, attention.hidden)?;
         let layers = (0..layers)
             .zip(ffn)
-            .map(|(index, ffn)| Layer::open(t, &attention, index, ffn, head_norms))
+            .map(|(index, ffn)| Layer::open(t, &attention, index, &ffn, head_norms))
             .collect::<Result<Vec<_>>>()?;
         t.refuse_unused(meta.architecture)?;
         let shape = ModelShape {
@@ -62,9 +75,10 @@ pub(super) fn refuse_experts(meta: &Metadata<'_>) -> Result<()> {
     let key = meta.key("expert_count");
     match meta.gguf.get_u32(&key)? {
         None | Some(0) => Ok(()),
-        Some(count) => {
-            Err(meta.unsupported(format!("`{key}` is {count}: mixtures of experts are not supported")))
-        }
+        Some(count) => Err(meta.unsupported(format!(
+            "`{key}` is {count}: mixtures of experts are not supported in `{}`",
+            meta.architecture
+        ))),
     }
 }
 
@@ -119,7 +133,13 @@ fn refuse_other_computations(meta: &Metadata<'_>, context: u32) -> Result<()> {
 }
 
 impl Layer {
-    fn open(t: &Tensors<'_>, s: &AttentionShape, index: u32, ffn: u32, head_norms: bool) -> Result<Self> {
+    fn open(
+        t: &Tensors<'_>,
+        s: &AttentionShape,
+        index: u32,
+        ffn: &FeedForwardShape<'_>,
+        head_norms: bool,
+    ) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}");
         Ok(Self {
             index,
@@ -128,7 +148,7 @@ impl Layer {
             q_norm: head_norms.then(|| t.vector(&name("attn_q_norm.weight"), s.head_dim)).transpose()?,
             key_values: KeyValues::open(t, index, s, head_norms)?,
             output: Linear::open(t, &name("attn_output"), s.hidden, s.query_width())?,
-            feed_forward: FeedForward::open(t, index, "ffn_norm", s.hidden, ffn)?,
+            feed_forward: FeedForwardPart::open(t, index, "ffn_norm", s.hidden, ffn)?,
         })
     }
 

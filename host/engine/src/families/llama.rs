@@ -21,5 +21,5 @@ pub(super) fn open(gguf: &Gguf) -> Result<Dense> {
     attention.rope.adjacent = true;
     attention.rope.divisor = rope_divisor(&meta, factors.is_some())?;
     attention.rope.factors = factors;
-    Dense::open(&meta, attention, false)
+    Dense::open(&meta, attention, false, None)
 }

@@ -5,11 +5,13 @@
 //! multi-token prediction block, for example, shares `embed` and `head`.
 
 mod dense;
+mod experts;
 mod llama;
 mod metadata;
 mod parts;
 mod qwen3;
 mod qwen35;
+mod qwen3moe;
 
 use crate::error::{EngineError, Result};
 use crate::model::{ModelShape, file_name};
@@ -131,7 +133,13 @@ pub trait NextnBlock: Send + Sync {
 }
 
 /// Architectures that run.
-const SUPPORTED: &[&str] = &[llama::ARCHITECTURE, qwen3::ARCHITECTURE, qwen35::ARCHITECTURE];
+const SUPPORTED: &[&str] = &[
+    llama::ARCHITECTURE,
+    qwen3::ARCHITECTURE,
+    qwen3moe::ARCHITECTURE,
+    qwen35::ARCHITECTURE,
+    qwen35::WITH_EXPERTS,
+];
 
 /// Opens the family of a file.
 ///
@@ -141,7 +149,9 @@ pub fn open(gguf: &Gguf) -> Result<Arc<dyn Family>> {
     match gguf.architecture()? {
         llama::ARCHITECTURE => Ok(Arc::new(llama::open(gguf)?)),
         qwen3::ARCHITECTURE => Ok(Arc::new(qwen3::open(gguf)?)),
-        qwen35::ARCHITECTURE => Ok(Arc::new(qwen35::Qwen35::open(gguf)?)),
+        qwen3moe::ARCHITECTURE => Ok(Arc::new(qwen3moe::open(gguf)?)),
+        qwen35::ARCHITECTURE => Ok(Arc::new(qwen35::Qwen35::open(gguf, qwen35::ARCHITECTURE)?)),
+        qwen35::WITH_EXPERTS => Ok(Arc::new(qwen35::Qwen35::open(gguf, qwen35::WITH_EXPERTS)?)),
         other => Err(EngineError::Unsupported {
             file: file_name(gguf),
             what: format!(

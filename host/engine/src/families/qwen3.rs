@@ -14,5 +14,5 @@ pub(super) fn open(gguf: &Gguf) -> Result<Dense> {
     refuse_experts(&meta)?;
     let mut attention = AttentionShape::read(&meta, meta.layers()?)?;
     attention.rope.divisor = rope_divisor(&meta, false)?;
-    Dense::open(&meta, attention, true)
+    Dense::open(&meta, attention, true, None)
 }

@@ -1,7 +1,7 @@
-//! `qwen35`: the dense hybrid of Gated DeltaNet layers and gated full attention, with its multi-token prediction
-//! block.
+//! `qwen35`: the hybrid of Gated DeltaNet layers and gated full attention, with its multi-token prediction block, and
+//! `qwen35moe`, whose feed-forward parts are mixtures of experts with a shared one.
 //!
-//! One layer: x += mixer(rms(x)); x += down(silu(gate f) · up f) with f = rms(x). The mixer is either
+//! One layer: x += mixer(rms(x)); x += down(silu(gate f) · up f) with f = rms(x), or the mixture. The mixer is either
 //!
 //! - **Gated DeltaNet**: m = Wqkv u through a causal convolution and silu, split into q, k (both L2-normed) and v; the
 //!   delta rule with decay exp(a · softplus(Wα u + dt)) and strength sigmoid(Wβ u); its output normed per head and gated
@@ -12,8 +12,9 @@
 //! Norm weights are stored with their 1 added, and the values of heads in tiled order: value head h uses key head
 //! h mod (number of key heads).
 
+use super::experts::{ExpertShape, FeedForwardPart, FeedForwardShape};
 use super::metadata::{MOST_BLOCKS, Metadata};
-use super::parts::{AttentionShape, Ends, FeedForward, KeyValues, Linear};
+use super::parts::{AttentionShape, Ends, KeyValues, Linear};
 use super::{Closed, Family, NextnBlock, Ports};
 use crate::error::Result;
 use crate::model::{LayerKind, ModelShape, file_name};
@@ -24,6 +25,7 @@ use paceline_plugin_api::graph::{Builder, ValueId};
 use paceline_plugin_api::strategy::DeltaNetShape;
 
 pub(super) const ARCHITECTURE: &str = "qwen35";
+pub(super) const WITH_EXPERTS: &str = "qwen35moe";
 
 /// Sizes that layers need.
 #[derive(Clone, Debug)]
@@ -66,7 +68,7 @@ struct Layer {
     index: u32,
     norm: Weight,
     mixer: Mixer,
-    feed_forward: FeedForward,
+    feed_forward: FeedForwardPart,
 }
 
 struct Nextn {
@@ -99,19 +101,30 @@ pub(super) struct Qwen35 {
 }
 
 impl Qwen35 {
-    pub fn open(gguf: &Gguf) -> Result<Self> {
-        let meta = Metadata::new(gguf, ARCHITECTURE);
+    /// `architecture` is one of the two of this family.
+    pub fn open(gguf: &Gguf, architecture: &'static str) -> Result<Self> {
+        let meta = Metadata::new(gguf, architecture);
         let blocks = meta.dimension("block_count")?;
         let nextn = gguf.get_u32(&meta.key("nextn_predict_layers"))?.unwrap_or(0);
         if blocks > MOST_BLOCKS || nextn >= blocks {
             return Err(meta.fault(format!(
-                "`{ARCHITECTURE}.block_count` is {blocks} with {nextn} prediction blocks; at most {MOST_BLOCKS}, \
+                "`{architecture}.block_count` is {blocks} with {nextn} prediction blocks; at most {MOST_BLOCKS}, \
                  and at least one must be a trunk layer"
             )));
         }
         let trunk = blocks - nextn;
         let sizes = read_sizes(&meta, blocks)?;
-        let ffn = meta.per_block("feed_forward_length", blocks, None)?;
+        let experts = match architecture == WITH_EXPERTS {
+            true => Some(ExpertShape::read(&meta, true)?),
+            false => None,
+        };
+        let feed_forwards: Vec<FeedForwardShape<'_>> = match &experts {
+            Some(shape) => (0..blocks).map(|_| FeedForwardShape::Experts(shape)).collect(),
+            None => {
+                let widths = meta.per_block("feed_forward_length", blocks, None)?;
+                widths.into_iter().map(FeedForwardShape::Dense).collect()
+            }
+        };
         let kinds = layer_kinds(&meta, blocks, trunk)?;
 
         let t = &meta.tensors;
@@ -122,11 +135,11 @@ impl Qwen35 {
         }
         let ends = Ends::open(t, sizes.hidden)?;
         let layers = (0..trunk)
-            .map(|i| Layer::open(t, &sizes, i, kinds[i as usize], ffn[i as usize]))
+            .map(|i| Layer::open(t, &sizes, i, kinds[i as usize], &feed_forwards[i as usize]))
             .collect::<Result<Vec<_>>>()?;
         let nextn = match nextn {
             0 => None,
-            1 => Some(Nextn::open(t, &sizes, trunk, ffn[trunk as usize], &ends)?),
+            1 => Some(Nextn::open(t, &sizes, trunk, &feed_forwards[trunk as usize], &ends)?),
             // Several blocks exist in other families; here the trunk still runs.
             more => {
                 tracing::warn!("{}: {more} prediction blocks are ignored; one is supported", file_name(gguf));
@@ -134,7 +147,7 @@ impl Qwen35 {
             }
         };
         let shape = ModelShape {
-            architecture: ARCHITECTURE.into(),
+            architecture: architecture.into(),
             vocabulary: ends.vocabulary,
             hidden: sizes.hidden,
             layers: kinds[..trunk as usize].to_vec(),
@@ -162,7 +175,7 @@ fn read_sizes(meta: &Metadata<'_>, blocks: u32) -> Result<Sizes> {
     let conv_taps = meta.dimension("ssm.conv_kernel")?;
     if conv_taps < 2 {
         return Err(
-            meta.fault(format!("`{ARCHITECTURE}.ssm.conv_kernel` is {conv_taps}: it must be at least 2"))
+            meta.fault(format!("`{}` is {conv_taps}: it must be at least 2", meta.key("ssm.conv_kernel")))
         );
     }
     Ok(Sizes {
@@ -209,7 +222,13 @@ fn layer_kinds(meta: &Metadata<'_>, blocks: u32, trunk: u32) -> Result<Vec<Layer
 }
 
 impl Layer {
-    fn open(t: &Tensors<'_>, s: &Sizes, index: u32, kind: LayerKind, ffn: u32) -> Result<Self> {
+    fn open(
+        t: &Tensors<'_>,
+        s: &Sizes,
+        index: u32,
+        kind: LayerKind,
+        ffn: &FeedForwardShape<'_>,
+    ) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}");
         let mixer = match kind {
             LayerKind::Attention => Mixer::Attention(Box::new(Attention {
@@ -234,7 +253,7 @@ impl Layer {
             index,
             norm: t.vector(&name("attn_norm.weight"), s.hidden)?,
             mixer,
-            feed_forward: FeedForward::open(t, index, "post_attention_norm", s.hidden, ffn)?,
+            feed_forward: FeedForwardPart::open(t, index, "post_attention_norm", s.hidden, ffn)?,
         })
     }
 
@@ -398,7 +417,13 @@ impl Family for Qwen35 {
 
 impl Nextn {
     /// The trunk's `ends` are used where the block has none of its own.
-    fn open(t: &Tensors<'_>, sizes: &Sizes, index: u32, ffn: u32, ends: &Ends) -> Result<Self> {
+    fn open(
+        t: &Tensors<'_>,
+        sizes: &Sizes,
+        index: u32,
+        ffn: &FeedForwardShape<'_>,
+        ends: &Ends,
+    ) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.nextn.{part}.weight");
         let own_or = |part: &str, other: &Weight, rows: Option<u32>| {
             let own = t.optional(&name(part), |t, name| match rows {

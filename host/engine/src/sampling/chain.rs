@@ -69,15 +69,36 @@ struct Candidate {
     id: u32,
 }
 
+/// Logits whose largest one tells whether any of them can be among the best.
+const GROUP: usize = 64;
+
 /// Larger weights first, lower ids first among equals.
 fn order(a: &Candidate, b: &Candidate) -> Ordering {
     b.weight.total_cmp(&a.weight).then(a.id.cmp(&b.id))
+}
+
+/// The largest of a group without NaN, whose order does not matter.
+fn largest_of(group: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let mut chunks = group.chunks_exact(LANES);
+    for chunk in &mut chunks {
+        for (lane, &logit) in lanes.iter_mut().zip(chunk) {
+            *lane = larger(*lane, logit);
+        }
+    }
+    let lanes = lanes.into_iter().fold(f32::NEG_INFINITY, larger);
+    chunks.remainder().iter().copied().fold(lanes, larger)
 }
 
 /// The chain with its buffers; sampling allocates nothing.
 pub struct Sampler {
     options: SamplerOptions,
     candidates: Vec<Candidate>,
+    /// The largest logit of each group, in order, and then sorted as far as needed.
+    largest: Vec<f32>,
+    ranked: Vec<f32>,
     /// The last tokens, a ring.
     recent: Vec<u32>,
     next: usize,
@@ -91,7 +112,15 @@ impl Sampler {
     pub fn new(options: SamplerOptions, vocabulary: usize) -> Result<Self> {
         options.check()?;
         let recent = Vec::with_capacity(options.repeat_window);
-        Ok(Self { options, candidates: Vec::with_capacity(vocabulary), recent, next: 0 })
+        let groups = vocabulary.div_ceil(GROUP);
+        Ok(Self {
+            options,
+            candidates: Vec::with_capacity(vocabulary),
+            largest: Vec::with_capacity(groups),
+            ranked: Vec::with_capacity(groups),
+            recent,
+            next: 0,
+        })
     }
 
     /// The options.
@@ -168,11 +197,19 @@ impl Sampler {
 
     /// Fills the candidates with those that can be drawn and their weights; the one largest if nothing is drawn.
     fn weigh(&mut self, logits: &[f32], position: u64) -> Result<()> {
-        if logits.iter().any(|l| l.is_nan()) || logits.is_empty() {
+        // By groups, without a branch in each, so that it is done for many at once.
+        let has_nan = |group: &[f32]| group.iter().fold(false, |found, logit| found | logit.is_nan());
+        if logits.chunks(GROUP).any(has_nan) || logits.is_empty() {
             // The error is about the row that the logits are of.
             return Err(EngineError::NotFinite { position: position.saturating_sub(1) as usize });
         }
         self.candidates.clear();
+        if self.shortlist(logits) {
+            self.softmax();
+            self.keep_top_p();
+            self.keep_min_p();
+            return Ok(());
+        }
         let all = logits.iter().enumerate();
         self.candidates.extend(all.map(|(id, &weight)| Candidate { weight, id: id as u32 }));
         self.penalize();
@@ -189,6 +226,45 @@ impl Sampler {
         self.keep_top_p();
         self.keep_min_p();
         Ok(())
+    }
+
+    /// Fills the candidates with the k largest logits, divided by the temperature, as [`Sampler::keep_top_k`] would leave
+    /// them, and looks closely only at what can be among them; false if that does not do here.
+    fn shortlist(&mut self, logits: &[f32]) -> bool {
+        let k = self.options.top_k;
+        let factor = 1.0 / self.options.temperature;
+        let groups = logits.len().div_ceil(GROUP);
+        if k == 0
+            || k > groups
+            || k >= logits.len()
+            || self.options.repeat_penalty != 1.0
+            || !factor.is_finite()
+        {
+            return false;
+        }
+        self.largest.clear();
+        self.largest.extend(logits.chunks(GROUP).map(largest_of));
+        self.ranked.clone_from(&self.largest);
+        self.ranked.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+        // k logits are at least this, one in each of so many groups. Products decide, since rounding may make equals.
+        let bound = self.ranked[k - 1] * factor;
+        for (index, (group, &largest)) in logits.chunks(GROUP).zip(&self.largest).enumerate() {
+            if largest * factor < bound {
+                continue;
+            }
+            for (id, logit) in (index * GROUP..).zip(group) {
+                let weight = logit * factor;
+                if weight >= bound {
+                    self.candidates.push(Candidate { weight, id: id as u32 });
+                }
+            }
+        }
+        if k < self.candidates.len() {
+            self.candidates.select_nth_unstable_by(k - 1, order);
+            self.candidates.truncate(k);
+        }
+        self.candidates.sort_unstable_by(order);
+        true
     }
 
     fn penalize(&mut self) {
@@ -303,6 +379,37 @@ mod tests {
         let mut sampler = Sampler::new(options(0.0), 4).unwrap();
         assert_eq!(sampler.sample(&[1.0, 3.0, 3.0, 2.0], 0).unwrap(), 1);
         assert_eq!(sampler.sample(&[-0.0, 0.0, 0.0, -1.0], 0).unwrap(), 1);
+    }
+
+    proptest! {
+        /// Looking at few logits gives the candidates that looking at all gives, ties and infinities included.
+        #[test]
+        fn a_shortlist_is_the_top_k(
+            seed in any::<u64>(),
+            size in 100usize..900,
+            top_k in 1usize..60,
+            levels in prop::sample::select(vec![3u64, 40, 1 << 20]),
+            temperature in prop::sample::select(vec![0.01f32, 0.7, 1.0, 3.0]),
+        ) {
+            let mut random = seed | 1;
+            let mut logits: Vec<f32> = (0..size)
+                .map(|_| {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    ((random >> 33) % levels) as f32 / 7.0 - 1.0
+                })
+                .collect();
+            logits[size / 2] = f32::NEG_INFINITY;
+            logits[size / 3] = -0.0;
+            let options = SamplerOptions { temperature, top_k, ..SamplerOptions::default() };
+            let candidates = |penalty: f32| {
+                let options = SamplerOptions { repeat_penalty: penalty, ..options.clone() };
+                let mut sampler = Sampler::new(options, size).unwrap();
+                sampler.weigh(&logits, 0).unwrap();
+                sampler.candidates.iter().map(|c| (c.id, c.weight.to_bits())).collect::<Vec<_>>()
+            };
+            // A penalty that meets no token, so that all are looked at.
+            prop_assert_eq!(candidates(1.0), candidates(1.5));
+        }
     }
 
     #[test]

@@ -27,9 +27,23 @@ const VARIABLES: [&str; 10] = [
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
 ];
-const DRIVER_PREFIXES: [&str; 15] = [
-    "AMD_", "CUDA_", "GPU_", "HIP_", "HSA_", "IGC_", "NEO", "NVIDIA_", "OCL_", "ONEAPI_", "ROCM_", "ROCR_",
-    "SYCL_", "UR_", "ZE",
+const DRIVER_PREFIXES: [&str; 16] = [
+    "AMD_",
+    "CUDA_",
+    "GPU_",
+    "HIP_",
+    "HSA_",
+    "IGC_",
+    "NEO",
+    "NVIDIA_",
+    "OCL_",
+    "ONEAPI_",
+    "PACELINE_ROCM_",
+    "ROCM_",
+    "ROCR_",
+    "SYCL_",
+    "UR_",
+    "ZE",
 ];
 
 /// Tries plugins in processes of their own.

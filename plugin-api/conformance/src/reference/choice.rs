@@ -47,6 +47,7 @@ pub fn top_k(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
     Ok(())
 }
 
-fn descending(a: f32, b: f32) -> Ordering {
+/// Larger numbers first, NaN last.
+pub(super) fn descending(a: f32, b: f32) -> Ordering {
     b.partial_cmp(&a).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }

@@ -49,7 +49,8 @@ pub fn scale(run: &mut Run<'_>, node: &Node) -> Result<(), String> {
     map(run, node, |x| x * factor)
 }
 
-fn function(kind: &str) -> Result<fn(f64) -> f64, String> {
+/// The function that an attribute `kind` names.
+pub(super) fn function(kind: &str) -> Result<fn(f64) -> f64, String> {
     Ok(match kind {
         "silu" => silu,
         "gelu" => gelu,

@@ -11,6 +11,7 @@
 mod cache;
 mod choice;
 mod elementwise;
+mod experts;
 mod norms;
 mod parameters;
 mod products;

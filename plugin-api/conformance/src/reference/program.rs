@@ -2,7 +2,8 @@
 
 use super::run::Run;
 use super::{
-    ReferenceError, cache, choice, elementwise, norms, parameters, products, recurrent, rotary, views,
+    ReferenceError, cache, choice, elementwise, experts, norms, parameters, products, recurrent, rotary,
+    views,
 };
 use crate::quant;
 use paceline_plugin_api::graph::{DType, Graph, Node, StateKind, Value, ValueId, ValueKind};
@@ -42,6 +43,8 @@ fn compute(operation: &str, version: u32) -> Option<Compute> {
         "gated_delta_net_replay" => recurrent::gated_delta_net_replay,
         "argmax" => choice::argmax,
         "top_k" => choice::top_k,
+        "route" => experts::route,
+        "experts" => experts::experts,
         _ => return None,
     })
 }

@@ -105,10 +105,10 @@ impl<'a> Run<'a> {
         self.weight(id).as_chunks().0.iter().map(word).collect()
     }
 
-    /// Row `row` of a weight of two dimensions.
+    /// Row `row` of a weight: of all rows of all its matrices if it has three dimensions.
     pub fn read_weight_row(&self, id: ValueId, row: usize, out: &mut [f32]) -> Result<(), String> {
         let bytes = self.weight(id);
-        let row_bytes = bytes.len() / self.value(id).shape.first() as usize;
+        let row_bytes = bytes.len() / (self.elements(id) / self.width(id));
         let bytes = &bytes[row * row_bytes..(row + 1) * row_bytes];
         quant::dequantize(self.value(id).dtype, bytes, out).map_err(|error| error.to_string())
     }

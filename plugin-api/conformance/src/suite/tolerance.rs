@@ -36,6 +36,7 @@ pub const OPERATIONS: &[(&str, Tolerance, &str)] = &[
     ("softmax", tolerance(1e-9, 2e-5, 0.0), "x - max in f32 has an error that exp turns into a relative one"),
     ("activation", tolerance(2e-6, 1e-5, 0.0), "polynomials for exp and tanh; softplus near 0 cancels"),
     ("glu", tolerance(2e-6, 1e-5, 0.0), "as activation, times a number of size 1"),
+    ("route", tolerance(1e-9, 2e-5, 0.0), "as softmax, and a quotient"),
     ("rope", tolerance(2e-3, 0.0, 0.0), "an angle in f32 is off by 2^-24 of itself: 5e-4 at position 8192"),
     ("attention", tolerance(1e-5, 0.0, 1e-3), "sums in f32, scores with products of f16 keys"),
     ("conv_causal", tolerance(1e-6, 1e-5, 1e-6), "a sum of a few products in f32, silu"),
@@ -59,6 +60,11 @@ pub fn of_product(weight: DType) -> Tolerance {
         // which the root mean square is a third; sums of such errors reach 4 to 5 times their own.
         _ => tolerance(1e-6, 0.0, 5e-2),
     }
+}
+
+/// Tolerance of `experts` by the types of gate, up and down: the errors that [`of_product`] allows for each add up.
+pub fn of_experts(weights: [DType; 3]) -> Tolerance {
+    tolerance(1e-6, 0.0, weights.map(|weight| of_product(weight).of_row).iter().sum())
 }
 
 /// Tolerance of what reads a KV cache of these types: more for block types, whose writers may round differently, and

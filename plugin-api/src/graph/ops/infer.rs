@@ -90,12 +90,18 @@ pub fn activation(c: &Context<'_>) -> Outputs {
     same_as_first(c)
 }
 
-pub fn glu(c: &Context<'_>) -> Outputs {
-    c.count(2)?;
+/// The attribute `kind` of what has a gate.
+fn gated_kind(c: &Context<'_>) -> Result<(), String> {
     let kind = c.attributes.text("kind");
     if !["silu", "gelu", "gelu_tanh", "sigmoid"].contains(&kind) {
         return Err(format!("activation `{kind}` is not known"));
     }
+    Ok(())
+}
+
+pub fn glu(c: &Context<'_>) -> Outputs {
+    c.count(2)?;
+    gated_kind(c)?;
     let (gate, up) = (c.elements(0)?, c.elements(1)?);
     if gate.shape != up.shape || gate.live != up.live {
         return Err(format!("gate {} and up {} differ", gate.shape, up.shape));
@@ -374,4 +380,37 @@ pub fn top_k(c: &Context<'_>) -> Outputs {
     }
     let dims = [x.shape.first(), k];
     Ok(vec![shaped(DType::I32, &dims, x.live)?, shaped(DType::F32, &dims, x.live)?])
+}
+
+pub fn route(c: &Context<'_>) -> Outputs {
+    if !["softmax", "sigmoid"].contains(&c.attributes.text("scoring")) {
+        return Err("the scoring must be softmax or sigmoid".into());
+    }
+    top_k(c)
+}
+
+/// The dimensions of a weight of one matrix per expert.
+fn matrices(c: &Context<'_>, index: usize) -> Result<[u32; 3], String> {
+    let value = c.value(index)?;
+    match (value.kind, value.shape.dims()) {
+        (ValueKind::Weight, &[experts, rows, columns]) => Ok([experts, rows, columns]),
+        _ => Err(format!("input {index} must be a weight of 3 dimensions")),
+    }
+}
+
+pub fn experts(c: &Context<'_>) -> Outputs {
+    c.count(6)?;
+    gated_kind(c)?;
+    let x = c.elements(0)?;
+    let [gate, up, down] = [matrices(c, 1)?, matrices(c, 2)?, matrices(c, 3)?];
+    let [experts, inner, width] = gate;
+    if x.shape.rank() != 2 || x.shape.last() != width || up != gate || down != [experts, width, inner] {
+        return Err(format!("x {}, gate {gate:?}, up {up:?} and down {down:?} do not fit", x.shape));
+    }
+    let ids = c.indices(4, 2)?;
+    let weights = c.elements_of(5, ids.shape.dims())?;
+    if ids.shape.first() != x.shape.first() || ids.live != x.live || weights.live != x.live {
+        return Err("ids, weights and x differ in their rows".into());
+    }
+    Ok(vec![like(x)])
 }

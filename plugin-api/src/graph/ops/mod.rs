@@ -52,6 +52,13 @@
 //! | `argmax/1` | x\[M,V\] → ids i32\[M\], faults i32\[1\] | the lowest index wins ties; a row with NaN gives -1 and is counted in faults |
 //! | `top_k/1` | x\[M,V\] → ids i32\[M,k\], values f32\[M,k\] | `k`; descending, NaN last, the lowest index wins ties |
 //! | `softmax/1` | x\[..,V\] → like x | |
+//! | `route/1` | logits\[R,E\] → ids i32\[R,k\], weights f32\[R,k\] | `k`; `scoring` (softmax), or sigmoid; `normalize` (1); `factor` (1.0) |
+//! | `experts/1` | x\[R,D\], gate\[E,N,D\], up\[E,N,D\], down\[E,D,N\], ids i32\[R,k\], weights\[R,k\] → like x | `kind`: silu, gelu, gelu_tanh, sigmoid |
+//!
+//! `route` chooses the k largest logits of a row in descending order, the lowest index first among equal ones and NaN
+//! last. With p the softmax of the row, or the sigmoid of each logit, the weight of chosen j is p_j, divided by the sum
+//! of the chosen p where `normalize` is on, times `factor`. `experts` gives Σ_j weights\[r,j\]·y_j in ascending j, with
+//! y_j = down_e (f(gate_e x)·(up_e x)) and e = ids\[r,j\]; an id out of range adds nothing, and ids of a row may be equal.
 
 mod infer;
 
@@ -158,6 +165,17 @@ static OPERATIONS: &[Operation] = &[
     op("argmax", &[], infer::argmax),
     op("top_k", &[rule("k", Default::RequiredInteger)], infer::top_k),
     op("softmax", &[], infer::over_last_axis),
+    op(
+        "route",
+        &[
+            rule("factor", Default::Float(1.0)),
+            rule("k", Default::RequiredInteger),
+            rule("normalize", Default::Integer(1)),
+            rule("scoring", Default::Text("softmax")),
+        ],
+        infer::route,
+    ),
+    op("experts", &[KIND], infer::experts),
 ];
 
 const fn op(

@@ -7,14 +7,18 @@
 //! filled. Threads may share the spans of one row ([`attention_span`], [`combine_spans`]).
 
 use super::SharedSlice;
-use super::attention_math::{accumulate, score, weigh};
+use super::attention_math::weigh;
 use super::kv::{BLOCK, KvPlane, decode};
 use super::lanes::larger;
 use super::math::exp;
 use crate::level::Level;
+use crate::linear::lanes;
 use core::ops::Range;
 
 pub mod spans;
+mod tiles;
+
+use tiles::{Queries, ScoreTile, WeighTile};
 
 use spans::{span_blocks, span_of};
 
@@ -54,7 +58,7 @@ pub struct Attention<'a> {
 /// Floats of scratch that a thread needs for [`attention`].
 pub fn attention_scratch_floats(query_heads: usize, kv_heads: usize, width: usize) -> usize {
     let queries = ROW_TILE * (query_heads / kv_heads);
-    CELL_TILE * width + queries * (BLOCK + 3 * width + 6)
+    2 * CELL_TILE * width + queries * (BLOCK + 3 * width + 6)
 }
 
 /// out = Σ softmax(scale · q·k) · v over the positions that a row sees; `[rows][query_heads][width]`.
@@ -267,6 +271,8 @@ struct Tile<'a> {
     rows: Range<usize>,
     /// Converted cells `[CELL_TILE][width]`.
     cells: &'a mut [f32],
+    /// Converted keys, transposed `[width][CELL_TILE]`.
+    transposed: &'a mut [f32],
     /// Scores, then weights, of the current block `[queries][BLOCK]`.
     scores: &'a mut [f32],
     /// a of the current block `[queries][width]`.
@@ -292,6 +298,7 @@ impl<'a> Tile<'a> {
         let width = work.keys.width;
         let queries = rows.len() * group;
         let (cells, rest) = scratch.split_at_mut(CELL_TILE * width);
+        let (transposed, rest) = rest.split_at_mut(CELL_TILE * width);
         let (scores, rest) = rest.split_at_mut(queries * BLOCK);
         let (block_sums, rest) = rest.split_at_mut(queries * width);
         let (span_sums, rest) = rest.split_at_mut(queries * width);
@@ -303,6 +310,7 @@ impl<'a> Tile<'a> {
             group,
             rows,
             cells,
+            transposed,
             scores,
             block_sums,
             span_sums,
@@ -329,6 +337,13 @@ impl<'a> Tile<'a> {
         let start = block * BLOCK;
         let clamp = |position: usize| position.clamp(start, start + BLOCK) - start;
         clamp(visible.start)..clamp(visible.end)
+    }
+
+    /// Those of `positions` in `block` that a row sees.
+    #[inline(always)]
+    fn seen_of(&self, row: usize, block: usize, positions: &Range<usize>) -> Range<usize> {
+        let visible = self.visible_in(row, block);
+        visible.start.max(positions.start)..visible.end.min(positions.end)
     }
 
     /// Blocks with a position that some row sees, and those between them.
@@ -373,22 +388,34 @@ impl<'a> Tile<'a> {
     #[inline(always)]
     unsafe fn score_block(&mut self, block: usize) {
         let width = self.width();
+        let row_width = self.work.query_heads * width;
+        let queries = Queries {
+            values: self.work.query,
+            row_width,
+            first: self.rows.start * row_width + self.kv_head * self.group * width,
+            group: self.group,
+            width,
+        };
         for positions in cut(self.span(block)) {
             // SAFETY: promised by the caller.
             unsafe { self.load(&self.work.keys, block, positions.clone()) };
-            for (number, row) in self.rows.clone().enumerate() {
-                let visible = self.visible_in(row, block);
-                if visible.start >= positions.end || visible.end <= positions.start {
-                    continue;
-                }
-                for head in 0..self.group {
-                    let query = (row * self.work.query_heads + self.kv_head * self.group + head) * width;
-                    let query = &self.work.query[query..query + width];
-                    let place = (number * self.group + head) * BLOCK;
-                    let scores = &mut self.scores[place + positions.start..place + positions.end];
-                    score(query, &self.cells[..positions.len() * width], scores);
-                }
-            }
+            // Rows between two that see the tile may not see it; their scores there are never read.
+            let sees = |&row: &usize| !self.seen_of(row, block, &positions).is_empty();
+            let first = self.rows.clone().find(sees).unwrap_or(self.rows.end);
+            let end = self.rows.clone().rev().find(sees).map_or(first, |row| row + 1);
+            let numbers = (first - self.rows.start) * self.group..(end - self.rows.start) * self.group;
+            lanes::run(
+                self.conversion,
+                ScoreTile {
+                    queries,
+                    numbers,
+                    keys: self.cells,
+                    transposed: self.transposed,
+                    scores: self.scores,
+                    row: BLOCK,
+                    positions,
+                },
+            );
         }
     }
 
@@ -420,20 +447,30 @@ impl<'a> Tile<'a> {
         for positions in cut(self.span(block)) {
             // SAFETY: promised by the caller.
             unsafe { self.load(&self.work.values, block, positions.clone()) };
-            for (number, row) in self.rows.clone().enumerate() {
-                // Only what the row sees: other cells may hold anything.
-                let visible = self.visible_in(row, block);
-                let from = visible.start.max(positions.start);
-                let to = visible.end.min(positions.end);
-                if from >= to {
+            // Only what a row sees: other cells may hold anything. Neighbours that see the same go together.
+            let mut row = self.rows.start;
+            while row < self.rows.end {
+                let seen_here = self.seen_of(row, block, &positions);
+                let first = row;
+                while row < self.rows.end && self.seen_of(row, block, &positions) == seen_here {
+                    row += 1;
+                }
+                if seen_here.is_empty() {
                     continue;
                 }
-                let cells = (from - positions.start) * width..(to - positions.start) * width;
-                for query in number * self.group..(number + 1) * self.group {
-                    let weights = &self.scores[query * BLOCK + from..query * BLOCK + to];
-                    let sums = &mut self.block_sums[query * width..(query + 1) * width];
-                    accumulate(weights, &self.cells[cells.clone()], sums);
-                }
+                let (from, to) = (seen_here.start - positions.start, seen_here.end - positions.start);
+                lanes::run(
+                    self.conversion,
+                    WeighTile {
+                        weights: self.scores,
+                        row: BLOCK,
+                        positions: seen_here,
+                        values: &self.cells[from * width..to * width],
+                        sums: self.block_sums,
+                        width,
+                        numbers: (first - self.rows.start) * self.group..(row - self.rows.start) * self.group,
+                    },
+                );
             }
         }
     }

@@ -195,53 +195,32 @@ unsafe fn predict<const N: usize>(step: Step<'_>, from: StateColumns<N>) -> [f32
     predicted
 }
 
-/// Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ) over what was there. Returns Σᵢ qᵢ·Sᵢⱼ.
-///
-/// # Safety
-/// As for [`predict`].
-#[inline(always)]
-unsafe fn update_in_place<const N: usize>(
-    step: Step<'_>,
-    delta: &[f32; N],
-    state: StateColumns<N>,
-) -> [f32; N] {
-    let mut sum = [0.0f32; N];
-    for (i, (&key, &query)) in step.key.iter().zip(step.query).enumerate() {
-        // SAFETY: by the caller's promise.
-        let state = unsafe { state.row_mut(i) };
-        for j in 0..N {
-            // The decayed state again, the same product as for the prediction: cheaper than storing it.
-            let updated = key.mul_add(delta[j], state[j] * step.decay);
-            state[j] = updated;
-            sum[j] = query.mul_add(updated, sum[j]);
-        }
-    }
-    sum
+/// What is left of a state behind a row.
+#[derive(Clone, Copy)]
+enum Left<'a> {
+    /// S.
+    State,
+    /// What the next row begins with, t: S is wanted by nobody else. The next row's prediction is made in passing.
+    Decayed(Step<'a>),
+    /// S, and the next row's prediction is made in passing.
+    StateFor(Step<'a>),
+    /// Nothing.
+    Nothing,
 }
 
-/// Σᵢ qᵢ·Sᵢⱼ of the state that [`update_in_place`] would leave, without leaving it.
-///
-/// # Safety
-/// As for [`predict`].
+/// tᵢⱼ of a row: decayed here, unless the row before left it so.
 #[inline(always)]
-unsafe fn output_alone<const N: usize>(step: Step<'_>, delta: &[f32; N], from: StateColumns<N>) -> [f32; N] {
-    let mut sum = [0.0f32; N];
-    for (i, (&key, &query)) in step.key.iter().zip(step.query).enumerate() {
-        // SAFETY: by the caller's promise.
-        let from = unsafe { from.row(i) };
-        for j in 0..N {
-            sum[j] = query.mul_add(key.mul_add(delta[j], from[j] * step.decay), sum[j]);
-        }
-    }
-    sum
+fn decayed<const DECAYED: bool>(value: f32, step: Step<'_>) -> f32 {
+    if DECAYED { value } else { value * step.decay }
 }
 
-/// As [`update_in_place`], from one state into another that lies elsewhere.
+/// Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ), from one state into another or the same. Returns Σᵢ qᵢ·Sᵢⱼ. With `DECAYED`, what is read is
+/// t already.
 ///
 /// # Safety
 /// As for [`predict`], for both states.
 #[inline(always)]
-unsafe fn update_across<const N: usize>(
+unsafe fn update<const N: usize, const DECAYED: bool>(
     step: Step<'_>,
     delta: &[f32; N],
     from: StateColumns<N>,
@@ -249,15 +228,87 @@ unsafe fn update_across<const N: usize>(
 ) -> [f32; N] {
     let mut sum = [0.0f32; N];
     for (i, (&key, &query)) in step.key.iter().zip(step.query).enumerate() {
-        // SAFETY: by the caller's promise.
-        let (from, into) = unsafe { (from.row(i), into.row_mut(i)) };
+        // SAFETY: by the caller's promise; a row is read before it is written.
+        let (old, into) = unsafe { (*from.row(i), into.row_mut(i)) };
         for j in 0..N {
-            let updated = key.mul_add(delta[j], from[j] * step.decay);
+            let updated = key.mul_add(delta[j], decayed::<DECAYED>(old[j], step));
             into[j] = updated;
             sum[j] = query.mul_add(updated, sum[j]);
         }
     }
     sum
+}
+
+/// As [`update`], and the prediction of the row behind it; with `KEEP` it leaves S, else t of that row.
+///
+/// # Safety
+/// As for [`update`].
+#[inline(always)]
+unsafe fn update_and_predict<const N: usize, const DECAYED: bool, const KEEP: bool>(
+    step: Step<'_>,
+    next: Step<'_>,
+    delta: &[f32; N],
+    from: StateColumns<N>,
+    into: StateColumns<N>,
+) -> ([f32; N], [f32; N]) {
+    let (mut sum, mut predicted) = ([0.0f32; N], [0.0f32; N]);
+    let keys = step.key.iter().zip(step.query).zip(next.key);
+    for (i, ((&key, &query), &next_key)) in keys.enumerate() {
+        // SAFETY: as there.
+        let (old, into) = unsafe { (*from.row(i), into.row_mut(i)) };
+        for j in 0..N {
+            let updated = key.mul_add(delta[j], decayed::<DECAYED>(old[j], step));
+            let for_next = updated * next.decay;
+            into[j] = if KEEP { updated } else { for_next };
+            sum[j] = query.mul_add(updated, sum[j]);
+            predicted[j] = next_key.mul_add(for_next, predicted[j]);
+        }
+    }
+    (sum, predicted)
+}
+
+/// Σᵢ qᵢ·Sᵢⱼ of the state that [`update`] would leave, without leaving it.
+///
+/// # Safety
+/// As for [`predict`].
+#[inline(always)]
+unsafe fn output_alone<const N: usize, const DECAYED: bool>(
+    step: Step<'_>,
+    delta: &[f32; N],
+    from: StateColumns<N>,
+) -> [f32; N] {
+    let mut sum = [0.0f32; N];
+    for (i, (&key, &query)) in step.key.iter().zip(step.query).enumerate() {
+        // SAFETY: by the caller's promise.
+        let from = unsafe { from.row(i) };
+        for j in 0..N {
+            sum[j] = query.mul_add(key.mul_add(delta[j], decayed::<DECAYED>(from[j], step)), sum[j]);
+        }
+    }
+    sum
+}
+
+/// A row over a state: its output before the scale, and the next row's prediction where that is made in passing.
+///
+/// # Safety
+/// As for [`update`].
+#[inline(always)]
+unsafe fn advance<const N: usize, const DECAYED: bool>(
+    step: Step<'_>,
+    left: Left<'_>,
+    delta: &[f32; N],
+    from: StateColumns<N>,
+    into: StateColumns<N>,
+) -> ([f32; N], [f32; N]) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        match left {
+            Left::State => (update::<N, DECAYED>(step, delta, from, into), [0.0; N]),
+            Left::Decayed(next) => update_and_predict::<N, DECAYED, false>(step, next, delta, from, into),
+            Left::StateFor(next) => update_and_predict::<N, DECAYED, true>(step, next, delta, from, into),
+            Left::Nothing => (output_alone::<N, DECAYED>(step, delta, from), [0.0; N]),
+        }
+    }
 }
 
 /// `N` columns of a head from `start` on, through all rows. Returns `N`.
@@ -303,35 +354,52 @@ unsafe fn run_columns<const N: usize>(
         }
     };
 
+    let step_of = |row: usize| {
+        let key_start = (row * work.key_heads + head % work.key_heads) * key_width;
+        Step {
+            key: &work.key[key_start..][..key_width],
+            query: &work.query[key_start..][..key_width],
+            decay: exp(work.log_decay[row * work.value_heads + head]),
+        }
+    };
+    let mut step = step_of(0);
+    // SAFETY: the states are as high as a key is long, and these columns are the caller's.
+    let mut predicted = unsafe { predict(step, from) };
+    let mut is_decayed = false;
     for row in 0..rows {
         let into = columns(to.state.after(row, start, size));
-        let key_start = (row * work.key_heads + head % work.key_heads) * key_width;
-        let key = &work.key[key_start..][..key_width];
-        let query = &work.query[key_start..][..key_width];
         let scalar = row * work.value_heads + head;
-        let step = Step { key, query, decay: exp(work.log_decay[scalar]) };
         let beta = work.beta[scalar];
         let place = scalar * value_width + start;
         let value = &work.value[place..][..N];
-
-        // SAFETY: the states are as high as a key is long, these columns are the caller's, and a state that is not
-        // the one before lies elsewhere.
-        let predicted = unsafe { predict(step, from) };
         let mut delta = [0.0f32; N];
         for j in 0..N {
             delta[j] = beta * (value[j] - predicted[j]);
         }
-        let is_wanted = to.state.keeps_last || row + 1 < rows || row < to.state.settled_rows;
-        // SAFETY: as above.
-        let mut sum = unsafe {
-            if !is_wanted {
-                output_alone(step, &delta, from)
-            } else if from.start == into.start {
-                update_in_place(step, &delta, into)
+        let left = if row + 1 < rows {
+            let next = step_of(row + 1);
+            // Where the next row goes over the same state, this row's is wanted by that one alone.
+            let is_overwritten = to.state.after(row + 1, start, size) == into.start
+                && (to.state.keeps_last || row + 2 < rows || row >= to.state.settled_rows);
+            if is_overwritten { Left::Decayed(next) } else { Left::StateFor(next) }
+        } else if to.state.keeps_last || row < to.state.settled_rows {
+            Left::State
+        } else {
+            Left::Nothing
+        };
+        // SAFETY: as above, and a state that is not the one before lies elsewhere.
+        let (mut sum, for_next) = unsafe {
+            if is_decayed {
+                advance::<N, true>(step, left, &delta, from, into)
             } else {
-                update_across(step, &delta, from, into)
+                advance::<N, false>(step, left, &delta, from, into)
             }
         };
+        predicted = for_next;
+        is_decayed = matches!(left, Left::Decayed(_));
+        if let Left::Decayed(next) | Left::StateFor(next) = left {
+            step = next;
+        }
         from = into;
         for sum in &mut sum {
             *sum *= work.scale;

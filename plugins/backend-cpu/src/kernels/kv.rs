@@ -237,7 +237,7 @@ pub(super) fn decode(level: Level, format: CellFormat, cells: &[u8], out: &mut [
             Level::Avx2 => unsafe { halves_avx2(cells, out) },
             // SAFETY: as above.
             Level::Avx512Vnni => unsafe { halves_avx512(cells, out) },
-            Level::Scalar => halves(cells, out),
+            _ => halves(cells, out),
         },
         #[cfg(not(target_arch = "x86_64"))]
         CellFormat::F16 => halves(cells, out),

@@ -53,30 +53,6 @@ pub(super) fn sum_of_squares(x: &[f32]) -> f32 {
     sum_lanes(lanes)
 }
 
-/// Σ aᵢ·bᵢⱼ for `N` vectors `b` at once; each sum has the bits of `N = 1`.
-#[inline(always)]
-pub(super) fn dots<const N: usize>(a: &[f32], b: [&[f32]; N]) -> [f32; N] {
-    // Equal lengths, said in a way that drops the checks inside the loop.
-    let b = b.map(|vector| &vector[..a.len()]);
-    let (whole, rest) = a.as_chunks::<LANES>();
-    let whole_of = b.map(|vector| &vector.as_chunks::<LANES>().0[..whole.len()]);
-    let mut lanes = [[0.0f32; LANES]; N];
-    for (index, left) in whole.iter().enumerate() {
-        for n in 0..N {
-            let right = &whole_of[n][index];
-            for lane in 0..LANES {
-                lanes[n][lane] = left[lane].mul_add(right[lane], lanes[n][lane]);
-            }
-        }
-    }
-    for (lanes, vector) in lanes.iter_mut().zip(b) {
-        for ((lane, &left), &right) in lanes.iter_mut().zip(rest).zip(&vector[a.len() - rest.len()..]) {
-            *lane = left.mul_add(right, *lane);
-        }
-    }
-    lanes.map(sum_lanes)
-}
-
 /// Largest element; -inf if there is none, NaN elements are passed over.
 #[inline(always)]
 pub(super) fn maximum(x: &[f32]) -> f32 {

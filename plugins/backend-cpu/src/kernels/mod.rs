@@ -53,6 +53,7 @@ pub mod attention;
 mod attention_math;
 pub mod conv;
 pub mod elementwise;
+pub mod experts;
 pub mod gdn;
 pub mod kv;
 mod kv_blocks;

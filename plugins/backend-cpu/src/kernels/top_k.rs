@@ -30,7 +30,7 @@ per_level! {
 }
 
 #[inline(always)]
-unsafe fn top_k_body(x: &[f32], width: usize, count: usize, to: &TopKOut<'_>, rows: Range<usize>) {
+pub(super) unsafe fn top_k_body(x: &[f32], width: usize, count: usize, to: &TopKOut<'_>, rows: Range<usize>) {
     assert!(count <= width);
     for row in rows {
         let x = &x[row * width..(row + 1) * width];

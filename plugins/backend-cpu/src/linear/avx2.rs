@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{Lanes, Task};
+use super::lanes::{LANES, Lanes, Task};
 
 /// The AVX2 level: AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
@@ -111,6 +111,32 @@ impl Lanes for Avx2 {
             unsafe {
                 _mm256_storeu_ps(to, values[0]);
                 _mm256_storeu_ps(to.add(8), values[1]);
+            }
+        }
+
+        unsafe fn transpose_four(from: *const f32, stride: usize, to: *mut f32) {
+            // Eight places at a time: place 4i + r in half i of register r, then four by four in each half.
+            for part in 0..2 {
+                let mut rows = [_mm256_setzero_ps(); 4];
+                for (r, row) in rows.iter_mut().enumerate() {
+                    // SAFETY: 4 items are readable at each of 16 places.
+                    unsafe {
+                        let at = |place: usize| from.add((8 * part + place) * stride);
+                        let first = _mm256_castps128_ps256(_mm_loadu_ps(at(r)));
+                        *row = _mm256_insertf128_ps::<1>(first, _mm_loadu_ps(at(r + 4)));
+                    }
+                }
+                let low = [_mm256_unpacklo_ps(rows[0], rows[1]), _mm256_unpacklo_ps(rows[2], rows[3])];
+                let high = [_mm256_unpackhi_ps(rows[0], rows[1]), _mm256_unpackhi_ps(rows[2], rows[3])];
+                for (half, [a, b]) in [low, high].into_iter().enumerate() {
+                    let (a, b) = (_mm256_castps_pd(a), _mm256_castps_pd(b));
+                    // SAFETY: 64 items are writable.
+                    unsafe {
+                        let to = to.add(2 * half * LANES + 8 * part);
+                        _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(a, b)));
+                        _mm256_storeu_ps(to.add(LANES), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
+                    }
+                }
             }
         }
 

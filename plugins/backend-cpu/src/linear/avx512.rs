@@ -3,7 +3,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::lanes::{Lanes, Task};
+use super::lanes::{LANES, Lanes, Task};
 
 /// The AVX-512 level: F, BW, VL, DQ, VNNI, and what the AVX2 level needs.
 #[derive(Clone, Copy)]
@@ -79,6 +79,32 @@ impl Lanes for Avx512 {
         unsafe fn store(values: __m512, to: *mut f32) {
             // SAFETY: 16 items are writable.
             unsafe { _mm512_storeu_ps(to, values) }
+        }
+
+        unsafe fn transpose_four(from: *const f32, stride: usize, to: *mut f32) {
+            // Place 4i + r in quarter i of register r: what is left is to transpose four by four in each quarter.
+            let mut rows = [_mm512_setzero_ps(); 4];
+            for (r, row) in rows.iter_mut().enumerate() {
+                // SAFETY: 4 items are readable at each of 16 places.
+                unsafe {
+                    let at = |place: usize| from.add(place * stride);
+                    let first = _mm512_castps128_ps512(_mm_loadu_ps(at(r)));
+                    let second = _mm512_insertf32x4::<1>(first, _mm_loadu_ps(at(r + 4)));
+                    let third = _mm512_insertf32x4::<2>(second, _mm_loadu_ps(at(r + 8)));
+                    *row = _mm512_insertf32x4::<3>(third, _mm_loadu_ps(at(r + 12)));
+                }
+            }
+            let low = [_mm512_unpacklo_ps(rows[0], rows[1]), _mm512_unpacklo_ps(rows[2], rows[3])];
+            let high = [_mm512_unpackhi_ps(rows[0], rows[1]), _mm512_unpackhi_ps(rows[2], rows[3])];
+            for (half, [a, b]) in [low, high].into_iter().enumerate() {
+                let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
+                // SAFETY: 64 items are writable.
+                unsafe {
+                    let to = to.add(2 * half * LANES);
+                    _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)));
+                    _mm512_storeu_ps(to.add(LANES), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+                }
+            }
         }
 
         unsafe fn add(a: __m512, b: __m512) -> __m512 {

@@ -195,8 +195,8 @@ impl QuantFormat for Mxfp4 {
         unsafe {
             block.fetch_ahead(0, 5);
             let mut scales = [L::zero(); P];
-            for p in 0..P {
-                scales[p] = L::load_e8m0_half(block.tails[p]);
+            for (scale, tail) in scales.iter_mut().zip(block.tails) {
+                *scale = L::load_e8m0_half(tail);
             }
             add_scaled::<L, Mxfp4, R, P>(block.bodies, scales, block.acts, sums)
         }

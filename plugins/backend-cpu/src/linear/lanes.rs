@@ -31,7 +31,10 @@ pub(crate) fn run<T: Task>(level: Level, task: T) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Level::Avx512Vnni => unsafe { super::avx512::Avx512::enter(task) },
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        Level::Neon => unsafe { super::neon::Neon::enter(task) },
+        // Levels of other processors, which are not usable here.
         // SAFETY: as above.
         _ => unsafe { super::scalar::Scalar::enter(task) },
     }
@@ -45,7 +48,12 @@ pub(crate) fn prefetch(address: *const u8) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch never faults, and the instruction is part of every such processor.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
 }
 
@@ -84,6 +92,9 @@ pub(crate) trait Lanes: Copy {
     unsafe fn load_e8m0_half(from: *const u8) -> Self::Floats;
     /// Writes 16 `f32`.
     unsafe fn store(values: Self::Floats, to: *mut f32);
+    /// Reads 4 `f32` each at 16 places `stride` elements apart, and writes 4 vectors: the first of each place, the
+    /// second of each, and so on.
+    unsafe fn transpose_four(from: *const f32, stride: usize, to: *mut f32);
     /// `a + b`.
     unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b`.

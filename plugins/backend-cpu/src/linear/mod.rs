@@ -36,6 +36,8 @@ mod avx512;
 mod block_formats;
 mod floats;
 pub(crate) mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod quant_formats;
 mod quants;
 mod scalar;
@@ -221,6 +223,7 @@ impl Job<'_> {
 
     /// # Safety
     /// `panel` is one of the matrix.
+    #[inline(always)]
     unsafe fn panel(&self, panel: usize) -> *const u8 {
         // SAFETY: the matrix holds all its panels.
         unsafe { self.weights.bytes().as_ptr().add(panel * self.weights.panel_bytes()) }
@@ -228,13 +231,20 @@ impl Job<'_> {
 
     /// # Safety
     /// Rows `first..first + R` are rows of the activations.
+    #[inline(always)]
     unsafe fn activation_rows<const R: usize>(&self, first: usize) -> [*const u8; R] {
-        // SAFETY: as the caller promises.
-        std::array::from_fn(|r| unsafe { self.activations.add((first + r) * self.activation_stride) })
+        // A loop, since code in a closure has not the instructions of the level and stays a call.
+        let mut rows = [self.activations; R];
+        for (r, row) in rows.iter_mut().enumerate() {
+            // SAFETY: as the caller promises.
+            *row = unsafe { row.add((first + r) * self.activation_stride) };
+        }
+        rows
     }
 
     /// # Safety
     /// `row` is one of the activations, `panel` one of the panels of the job.
+    #[inline(always)]
     unsafe fn target(&self, row: usize, panel: usize) -> tile::Target<'_> {
         let first = panel * PANEL_ROWS;
         let lanes = (self.weights.n() - first).min(PANEL_ROWS);
@@ -250,6 +260,7 @@ impl Job<'_> {
 
 /// Cuts `rows` into tiles of at most `largest` rows and as equal as can be; calls
 /// `visit(first row, rows)` for each.
+#[inline]
 fn for_row_tiles(rows: usize, largest: usize, mut visit: impl FnMut(usize, usize)) {
     let tiles = rows.div_ceil(largest);
     let mut first = 0;

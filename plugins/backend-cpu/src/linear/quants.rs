@@ -293,12 +293,16 @@ impl<F: QuantFormat> Product<'_, F> {
         }
         // SAFETY: as the caller promises.
         unsafe {
+            let (mut panels, mut targets) = ([self.job.panel(panel); P], [self.job.target(row, panel); P]);
+            for p in 1..P {
+                (panels[p], targets[p]) = (self.job.panel(panel + p), self.job.target(row, panel + p));
+            }
             L::enter(Tile::<F, R, P> {
-                panels: std::array::from_fn(|p| self.job.panel(panel + p)),
+                panels,
                 blocks: self.job.weights.k() / F::KIND.block(),
                 rows: self.job.activation_rows(row),
                 streaming: row == 0,
-                targets: std::array::from_fn(|p| self.job.target(row, panel + p)),
+                targets,
                 format: PhantomData,
             })
         }

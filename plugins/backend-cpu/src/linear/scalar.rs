@@ -65,6 +65,16 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
+    unsafe fn transpose_four(from: *const f32, stride: usize, to: *mut f32) {
+        for place in 0..LANES {
+            for item in 0..4 {
+                // SAFETY: 4 items are readable at each of 16 places, 64 are writable.
+                unsafe { *to.add(item * LANES + place) = *from.add(place * stride + item) };
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn load_e8m0_half(from: *const u8) -> [f32; LANES] {
         // SAFETY: 16 items are readable.
         each(unsafe { read::<LANES>(from) }, |e| f32::from_bits(u32::from(e).saturating_sub(1) << 23))

@@ -6,15 +6,18 @@
 //! ([`memory`]) gives each intermediate value a range of the workspace that it shares with values that live at other
 //! times.
 
+mod experts;
 mod lower;
 mod memory;
 mod names;
 mod schedule;
 
+pub(crate) use experts::{ExpertMatrix, ExpertStage, ExpertsWork};
 pub(crate) use lower::lower;
 
 use crate::kernels::attention::attention_scratch_floats;
 use crate::kernels::elementwise::Activation;
+use crate::kernels::experts::Routing;
 use crate::kernels::kv::CellFormat;
 use crate::kernels::rope::RopePairing;
 use crate::weights::WeightType;
@@ -155,6 +158,12 @@ pub(crate) enum RowKernel {
         x: Id,
         norm: usize,
         out: Id,
+    },
+    Route {
+        logits: Id,
+        routing: Routing,
+        ids: Id,
+        weights: Id,
     },
     /// Entries of a table; an id outside of it gives 0.
     Lookup {
@@ -332,6 +341,8 @@ pub(crate) enum Kernel {
         chain: Vec<(RowKernel, usize)>,
     },
     Linear(Linear),
+    /// One stage of a mixture of experts.
+    Experts(ExpertStage, ExpertsWork),
     RowsStore(RowsStore),
     Attention(AttentionWork),
     /// Combines the spans of an attention where threads shared them; else there is nothing to do.
@@ -429,6 +440,19 @@ impl Plan for CpuPlan {
 }
 
 impl RowKernel {
+    /// What an element takes, in elements that are only added or moved.
+    pub fn effort(&self) -> usize {
+        match self {
+            Self::Glu { .. }
+            | Self::Activation { .. }
+            | Self::RmsNorm { gate: Some(_), .. }
+            | Self::Softmax { .. }
+            | Self::Angles { .. }
+            | Self::TopK { .. } => 6,
+            _ => 1,
+        }
+    }
+
     /// Values that are read.
     pub fn reads(&self) -> Vec<Id> {
         match *self {
@@ -447,6 +471,7 @@ impl RowKernel {
             Self::Angles { positions, factors, .. } => {
                 [Some(positions), factors].into_iter().flatten().collect()
             }
+            Self::Route { logits, .. } => vec![logits],
             Self::Rope { x, angles, .. } => vec![x, angles],
             Self::SelectRows { x, rows, .. } => vec![x, rows],
             Self::RowsLoad { state, cells, .. } => vec![state, cells],
@@ -461,6 +486,7 @@ impl RowKernel {
             Self::Embed { out, faults, .. } => vec![out, faults],
             Self::Argmax { ids, faults, .. } => vec![ids, faults],
             Self::TopK { ids, values, .. } => vec![ids, values],
+            Self::Route { ids, weights, .. } => vec![ids, weights],
             Self::KvAppend { caches, .. } => caches.map(|c| c.state).to_vec(),
             Self::RmsNorm { out, .. }
             | Self::L2Norm { out, .. }
@@ -508,6 +534,7 @@ impl Kernel {
         match self {
             Self::Rows { chain, .. } => chain.iter().flat_map(|(kernel, _)| kernel.reads()).collect(),
             Self::Linear(l) => [Some(l.weight), Some(l.activations), l.bias].into_iter().flatten().collect(),
+            Self::Experts(stage, work) => work.reads(*stage),
             Self::Attention(a) => {
                 let caches = a.caches.map(|c| c.state);
                 [&[a.q, a.table, a.sequences, a.visible][..], &caches, a.sinks.as_slice()].concat()
@@ -529,6 +556,7 @@ impl Kernel {
         match self {
             Self::Rows { chain, .. } => chain.iter().flat_map(|(kernel, _)| kernel.writes()).collect(),
             Self::Linear(l) => vec![l.out],
+            Self::Experts(stage, work) => work.writes(*stage),
             Self::Attention(a) => vec![a.out, a.parts],
             Self::AttentionCombine(a) => vec![a.out],
             Self::RowsStore(s) => vec![s.state],

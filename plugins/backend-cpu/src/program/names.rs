@@ -1,6 +1,6 @@
 //! Names of kernels, for people.
 
-use super::{Kernel, RowKernel};
+use super::{ExpertStage, Kernel, RowKernel};
 
 impl Kernel {
     /// What it does; of a chain of row kernels, all of them.
@@ -10,6 +10,14 @@ impl Kernel {
                 chain.iter().map(|(kernel, _)| kernel.name()).collect::<Vec<_>>().join(" + ")
             }
             Self::Linear(_) => "linear".into(),
+            Self::Experts(stage, _) => match stage {
+                ExpertStage::Group => "experts, grouped".into(),
+                ExpertStage::Gather => "experts, rows gathered".into(),
+                ExpertStage::Inner => "experts, gate and up".into(),
+                ExpertStage::Quantize => "experts, quantize".into(),
+                ExpertStage::Outer => "experts, down".into(),
+                ExpertStage::Combine => "experts, combined".into(),
+            },
             Self::RowsStore(_) => "rows_store".into(),
             Self::Attention(_) => "attention".into(),
             Self::AttentionCombine(_) => "attention, spans combined".into(),
@@ -41,6 +49,7 @@ impl RowKernel {
             Self::Argmax { .. } => "argmax",
             Self::TopK { .. } => "top_k",
             Self::Softmax { .. } => "softmax",
+            Self::Route { .. } => "route",
             Self::Lookup { .. } => "lookup",
             Self::RowsLoad { .. } => "rows_load",
             Self::KvAppend { .. } => "kv_append",

@@ -1,6 +1,7 @@
 //! Running a program: where values are, how work is cut into chunks, and what a chunk does.
 
 mod checks;
+mod experts;
 mod recurrent;
 mod rows;
 mod sequences;
@@ -14,20 +15,26 @@ use crate::kernels::rope::RopeFrequencies;
 use crate::level::Level;
 use crate::linear::{Activations, Output, linear};
 use crate::pool::Work;
-use crate::program::{Cache, Id, Kernel, Linear, Live, Place, Program, RowsStore};
+use crate::program::{Cache, Id, Kernel, Linear, Live, Place, Program, RowKernel, RowsStore};
 use crate::quantized::QuantizedRows;
 use crate::weights::PackedMatrix;
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
-/// Chunks per thread that products are cut into, so that a late thread does not hold up the others.
+/// Chunks per thread that work is cut into, so that a late thread does not hold up the others.
 const CHUNKS_PER_THREAD: usize = 6;
+/// Effort up to which the row kernels of a phase are not worth another thread, whatever their chunks.
+const SMALL_EFFORT: usize = 12 * 1024;
+/// Bytes of a weight that are not worth cutting.
+const LEAST_WEIGHT_BYTES: usize = 16 * 1024;
+/// Panels that a product of many rows takes together.
+const PAIR: usize = 2;
 /// Columns of a state that a chunk of stored rows covers.
 const STORE_COLUMNS: usize = 1024;
-/// Elements below which a row kernel is not worth another thread.
-const LEAST_ROW_ELEMENTS: usize = 4096;
+/// Effort ([`RowKernel::effort`]) below which a row kernel is not worth another thread.
+const LEAST_ROW_EFFORT: usize = 4096;
 
 /// Memory that a program was bound to. The owner of the arenas keeps it alive.
 #[derive(Clone, Copy)]
@@ -59,6 +66,31 @@ pub(crate) struct BoundProgram {
     pub quantized_rows: Arc<AtomicU64>,
     /// What kernels take, if somebody wants to know.
     pub times: Option<KernelTimes>,
+    pub ends: ChunkEnds,
+}
+
+/// Where the chunks of each kernel end in those of its phase, in the run that goes on: they are counted when a phase is
+/// opened and looked up whenever a thread takes some.
+pub(crate) struct ChunkEnds {
+    /// Where the kernels of each phase begin in `ends`.
+    starts: Vec<usize>,
+    ends: Vec<AtomicUsize>,
+}
+
+impl ChunkEnds {
+    pub fn new(program: &Program) -> Self {
+        let mut count = 0;
+        let starts = program.phases.iter().map(|phase| {
+            count += phase.len();
+            count - phase.len()
+        });
+        let starts = starts.collect();
+        Self { starts, ends: (0..count).map(|_| AtomicUsize::new(0)).collect() }
+    }
+
+    fn of(&self, phase: usize, kernel: usize) -> &AtomicUsize {
+        &self.ends[self.starts[phase] + kernel]
+    }
 }
 
 /// The memory of one run.
@@ -155,6 +187,7 @@ impl Run<'_> {
                 0 => 0,
                 _ => work.n.div_ceil(crate::weights::PANEL_ROWS).div_ceil(self.panels_per_chunk(work)),
             },
+            Kernel::Experts(stage, work) => self.expert_chunks(*stage, work),
             Kernel::RowsStore(work) => work.width.div_ceil(STORE_COLUMNS),
             Kernel::Attention(work) => self.attention_chunks(work),
             Kernel::AttentionCombine(work) => self.combine_chunks(work),
@@ -166,32 +199,45 @@ impl Run<'_> {
         }
     }
 
-    fn rows_per_chunk(&self, rows: usize, chain: &[(crate::program::RowKernel, usize)]) -> usize {
-        let elements: usize = chain.iter().map(|(_, width)| *width).sum();
+    fn rows_per_chunk(&self, rows: usize, chain: &[(RowKernel, usize)]) -> usize {
+        let elements = row_effort(chain);
         let shared = rows.div_ceil(self.bound.threads * CHUNKS_PER_THREAD);
-        shared.max(LEAST_ROW_ELEMENTS.div_ceil(elements.max(1))).max(1)
+        shared.max(LEAST_ROW_EFFORT.div_ceil(elements.max(1))).max(1)
     }
 
     fn panels_per_chunk(&self, work: &Linear) -> usize {
         let panels = work.n.div_ceil(crate::weights::PANEL_ROWS);
-        panels.div_ceil(self.bound.threads * CHUNKS_PER_THREAD).max(1)
+        let panel_bytes = self.region(work.weight).bytes / panels.max(1);
+        let least = LEAST_WEIGHT_BYTES.div_ceil(panel_bytes.max(1)).max(PAIR);
+        panels.div_ceil(self.bound.threads * CHUNKS_PER_THREAD).min(least).max(1)
     }
 
-    fn run(&self, kernel: &Kernel, chunk: usize, thread: usize) {
+    fn run(&self, kernel: &Kernel, chunks: Range<usize>, thread: usize) {
         match kernel {
             Kernel::Rows { live, chain } => {
                 let rows = self.live(*live);
                 let size = self.rows_per_chunk(rows, chain);
-                let range = chunk * size..((chunk + 1) * size).min(rows);
-                for (kernel, width) in chain {
-                    self.row_kernel(kernel, *width, live.max, range.clone());
+                // One after the other: what a chunk leaves for the next kernel of the chain is still in the cache.
+                for chunk in chunks {
+                    let range = chunk * size..((chunk + 1) * size).min(rows);
+                    for (kernel, width) in chain {
+                        self.row_kernel(kernel, *width, live.max, range.clone());
+                    }
                 }
             }
             Kernel::Linear(work) => {
                 let size = self.panels_per_chunk(work);
                 let panels = work.n.div_ceil(crate::weights::PANEL_ROWS);
-                self.linear(work, chunk * size..((chunk + 1) * size).min(panels));
+                self.linear(work, chunks.start * size..(chunks.end * size).min(panels));
             }
+            _ => chunks.for_each(|chunk| self.run_one(kernel, chunk, thread)),
+        }
+    }
+
+    fn run_one(&self, kernel: &Kernel, chunk: usize, thread: usize) {
+        match kernel {
+            Kernel::Rows { .. } | Kernel::Linear(_) => self.run(kernel, chunk..chunk + 1, thread),
+            Kernel::Experts(stage, work) => self.experts(*stage, work, chunk),
             Kernel::RowsStore(work) => self.rows_store(work, chunk),
             Kernel::Attention(work) => self.attention(work, chunk, thread),
             Kernel::AttentionCombine(work) => self.combine(work, chunk, thread),
@@ -249,6 +295,11 @@ impl Run<'_> {
     }
 }
 
+/// What a row takes, in elements that are only added or moved.
+fn row_effort(chain: &[(RowKernel, usize)]) -> usize {
+    chain.iter().map(|(kernel, width)| kernel.effort() * width).sum()
+}
+
 impl Work for BoundProgram {
     fn phases(&self) -> usize {
         self.program.phases.len()
@@ -266,21 +317,41 @@ impl Work for BoundProgram {
 
     fn chunks(&self, phase: usize, slot: u32) -> usize {
         let run = Run { bound: self, slot: slot as usize };
-        self.program.phases[phase].iter().map(|kernel| run.chunks(kernel)).sum()
+        let mut end = 0;
+        for (index, kernel) in self.program.phases[phase].iter().enumerate() {
+            end += run.chunks(kernel);
+            self.ends.of(phase, index).store(end, Ordering::Relaxed);
+        }
+        end
     }
 
-    fn run(&self, phase: usize, chunk: usize, slot: u32, thread: usize) {
+    fn is_small(&self, phase: usize, slot: u32) -> bool {
         let run = Run { bound: self, slot: slot as usize };
-        let mut chunk = chunk;
+        let elements = self.program.phases[phase].iter().map(|kernel| match kernel {
+            Kernel::Rows { live, chain } => row_effort(chain).saturating_mul(run.live(*live)),
+            Kernel::Visible(_) | Kernel::TableUpdate { .. } => 0,
+            _ => usize::MAX,
+        });
+        elements.fold(0, usize::saturating_add) <= SMALL_EFFORT
+    }
+
+    fn run(&self, phase: usize, chunks: Range<usize>, slot: u32, thread: usize) {
+        let run = Run { bound: self, slot: slot as usize };
+        let mut first = 0;
         for (index, kernel) in self.program.phases[phase].iter().enumerate() {
-            let chunks = run.chunks(kernel);
-            if chunk < chunks {
-                return match &self.times {
-                    None => run.run(kernel, chunk, thread),
-                    Some(times) => times.measure(phase, index, || run.run(kernel, chunk, thread)),
-                };
+            let end = self.ends.of(phase, index).load(Ordering::Relaxed);
+            let part = chunks.start.max(first)..chunks.end.min(end);
+            if part.start < part.end {
+                let part = part.start - first..part.end - first;
+                match &self.times {
+                    None => run.run(kernel, part, thread),
+                    Some(times) => times.measure(phase, index, || run.run(kernel, part, thread)),
+                }
             }
-            chunk -= chunks;
+            if end >= chunks.end {
+                return;
+            }
+            first = end;
         }
     }
 

@@ -1,6 +1,7 @@
 //! Kernels whose rows are independent.
 
 use super::Run;
+use crate::kernels::experts::route;
 use crate::kernels::kv::{KvAppend, kv_append};
 use crate::kernels::norm::{RmsNorm, l2_norm, rms_norm};
 use crate::kernels::rope::{Rope, rope};
@@ -182,6 +183,12 @@ impl Run<'_> {
                 let rows = elements.start / norm..elements.end / norm;
                 // SAFETY: as above.
                 unsafe { softmax::softmax(level, x_of(x, width), norm, out_of(out, width), rows) };
+            }
+            RowKernel::Route { logits, routing, ids, weights } => {
+                let ids = self.write::<i32>(ids, range.end * routing.count);
+                let weights = out_of(weights, routing.count);
+                // SAFETY: as above.
+                unsafe { route(level, x_of(logits, width), width, &routing, ids, weights, range) };
             }
             RowKernel::KvAppend { k, v, caches, cells } => {
                 let heads = caches[0].heads;

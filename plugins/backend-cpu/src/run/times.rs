@@ -1,7 +1,7 @@
 //! What each kernel takes, for whoever listens to this module's target at the level of traces when a program is loaded.
 //! Nothing is measured otherwise.
 
-use crate::program::{Kernel, Program};
+use crate::program::{ExpertMatrix, ExpertStage, ExpertsWork, Kernel, Program};
 use paceline_plugin_api::graph::Graph;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -69,6 +69,11 @@ impl KernelTimes {
                     format!("{} in panels, {} x {}", work.kind, work.n, work.k),
                     crate::weights::packed_bytes(work.kind, work.n, work.k).unwrap_or(0),
                 ),
+                Kernel::Experts(stage, work) => match stage {
+                    ExpertStage::Inner => experts(graph, work, &work.gate),
+                    ExpertStage::Outer => experts(graph, work, &work.down),
+                    _ => (of, String::new(), 0),
+                },
                 _ => (of, String::new(), 0),
             };
             tracing::trace!(
@@ -79,6 +84,14 @@ impl KernelTimes {
             );
         }
     }
+}
+
+/// Name, layout and bytes of the matrices of all experts; a run of few rows reads few of them.
+fn experts(graph: &Graph, work: &ExpertsWork, matrix: &ExpertMatrix) -> (String, String, usize) {
+    let (kind, n, k, count) = (matrix.kind, matrix.n, matrix.k, work.grouping.experts);
+    let layout = format!("{kind} in panels, {count} x {n} x {k}");
+    let bytes = crate::weights::packed_bytes(kind, n * count, k).unwrap_or(0);
+    (name(graph, matrix.weight).unwrap_or_default(), layout, bytes)
 }
 
 /// The name of a value of the graph, unless it has none or lowering added it.

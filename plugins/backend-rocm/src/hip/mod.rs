@@ -27,7 +27,8 @@ pub mod answer {
     use std::ffi::c_int;
 
     pub const OUT_OF_MEMORY: c_int = 2;
-    pub const NO_DEVICE: c_int = 100;
+    /// There is no device; HIP 5 says so with the second.
+    pub const NO_DEVICE: [c_int; 2] = [100, 101];
     pub const INVALID_IMAGE: c_int = 200;
     pub const NO_BINARY_FOR_GPU: c_int = 209;
     pub const NOT_READY: c_int = 600;

@@ -51,14 +51,20 @@ fn run_if_long(groups: &[&str]) {
     }
 }
 
+/// Both devices with `PACELINE_LONG_TESTS`, that with waves of 64 lanes otherwise.
 #[test]
 fn contract() {
-    run(&["plan", "load", "launch", "semaphore", "device", "state"]);
+    let groups = ["plan", "load", "launch", "semaphore", "device", "state"];
+    run_on(1, &groups, true);
+    run_if_long(&groups);
 }
 
 #[test]
 fn launches_without_graphs() {
-    run_on(1, &["launch", "state"], false);
+    match std::env::var_os("PACELINE_LONG_TESTS") {
+        Some(_) => run_on(1, &["launch", "state"], false),
+        None => run_on(0, &["state"], false),
+    }
 }
 
 #[test]

@@ -56,6 +56,16 @@ fn devices_that_are_hidden_are_not_there() {
     assert_eq!((devices.len(), devices[0].arch.as_str()), (1, "gfx1030"));
 }
 
+/// What HIP 5.2 of Debian answered on a machine without a card.
+#[test]
+fn a_runtime_without_devices_is_no_fault_in_every_version() {
+    for code in [100, 101] {
+        let faults = format!("hipInit:0:{code},hipGetDeviceCount:0:{code},hipGetDeviceCount:0:{code}");
+        let double = Double::with(&[("HIP_DOUBLE_FAULTS", &faults)]);
+        assert_eq!(double.backend().devices(), Ok(Vec::new()), "{code}");
+    }
+}
+
 #[test]
 fn a_runtime_that_does_not_start_says_why() {
     let double = Double::with(&[("HIP_DOUBLE_DEVICES", "gfx906"), ("HIP_DOUBLE_FAULTS", "hipInit:0:999")]);

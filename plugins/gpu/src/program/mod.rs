@@ -14,7 +14,7 @@ mod memory;
 mod step;
 mod view;
 
-pub(crate) use lower::lower;
+pub(crate) use lower::{Target, lower};
 pub(crate) use step::{KernelStep, Ref, Step};
 
 use checks::Check;

@@ -48,6 +48,11 @@ pub(crate) struct KernelStep {
     pub parameters: Vec<u8>,
     /// Where in it addresses go.
     pub addresses: Vec<(usize, Ref)>,
+    /// True if it reads nothing but what a run is given, and is done before everything else.
+    pub leads: bool,
+    /// True if it begins only when all launches in front of it have ended, so that what those made is there for all
+    /// behind it, however early they begin.
+    pub waits: bool,
 }
 
 /// One thing that a run does.
@@ -107,7 +112,7 @@ impl KernelStep {
             }
         });
         debug_assert_eq!(size, bytes.len(), "{}", P::NAME);
-        Self { launch, parameters: bytes, addresses: list }
+        Self { launch, parameters: bytes, addresses: list, leads: false, waits: false }
     }
 }
 

@@ -3,6 +3,7 @@
 mod conformance;
 mod faults;
 mod fusions;
+mod plans;
 mod shared;
 
 use crate::capabilities::{GRAPHS, OVERLAP, PROFILE};

@@ -4,6 +4,7 @@ mod attention;
 mod choice;
 mod content;
 mod elementwise;
+mod experts;
 mod norms;
 mod products;
 mod recurrent;
@@ -222,6 +223,7 @@ pub(super) fn row_samples(seed: u64) -> Vec<RowSample> {
     elementwise::add(&mut samples);
     views::add(&mut samples);
     choice::add(&mut samples);
+    experts::add(&mut samples);
     for sample in &mut samples {
         sample.seed = seed;
     }

@@ -1,5 +1,6 @@
 //! Nodes to kernels.
 
+mod experts;
 mod sequences;
 mod states;
 
@@ -342,6 +343,8 @@ impl<'g> Lowering<'g> {
                 self.rows(value, kernel);
                 Ok("softmax")
             }
+            "route" => self.route(node),
+            "experts" => self.experts(node),
             other => Err(format!("the CPU backend does not know {other}/{}", node.version)),
         }
     }
@@ -369,16 +372,7 @@ impl<'g> Lowering<'g> {
         let value = self.value(x);
         let k = value.shape.last() as usize;
         let plain = self.elements(x)?;
-        let activations = if !kind.is_quantized() {
-            plain
-        } else if let Some(&known) = self.quantized.get(&plain) {
-            known
-        } else {
-            let out = self.intermediate(value.shape.first() as usize * quantized::row_bytes(k));
-            self.rows(value, RowKernel::Quantize { x: plain, out });
-            self.quantized.insert(plain, out);
-            out
-        };
+        let activations = if kind.is_quantized() { self.quantized_rows(value, plain) } else { plain };
         let bias = node.inputs.get(2).map(|&id| self.elements(id)).transpose()?;
         let out = self.output(node.outputs[0])?;
         let n = self.value(node.inputs[1]).shape.first() as usize;
@@ -386,6 +380,18 @@ impl<'g> Lowering<'g> {
         let live = self.live(value);
         self.kernels.push(Kernel::Linear(Linear { weight, kind, n, k, activations, bias, out, live }));
         Ok(if kind.is_quantized() { "linear over panels, int8" } else { "linear over panels, f32" })
+    }
+
+    /// The quantised form of rows, made once for all products that read them.
+    fn quantized_rows(&mut self, value: &Value, plain: Id) -> Id {
+        if let Some(&known) = self.quantized.get(&plain) {
+            return known;
+        }
+        let bytes = quantized::row_bytes(value.shape.last() as usize);
+        let out = self.intermediate(value.shape.first() as usize * bytes);
+        self.rows(value, RowKernel::Quantize { x: plain, out });
+        self.quantized.insert(plain, out);
+        out
     }
 
     fn broadcast(&mut self, node: &Node) -> Lowered<&'static str> {
@@ -470,9 +476,11 @@ impl<'g> Lowering<'g> {
             match value.kind {
                 ValueKind::Weight => {
                     numerics.text(&value.dtype.to_string());
-                    bytes_read += value.bytes().unwrap_or(0);
-                    let rows = self.value(node.inputs[0]).shape.first();
-                    operations += u64::from(rows) * value.shape.elements().unwrap_or(0);
+                    let rows = u64::from(self.value(node.inputs[0]).shape.first());
+                    let (bytes, elements) = (value.bytes().unwrap_or(0), value.shape.elements().unwrap_or(0));
+                    let (read, used) = self.expert_share(node, value).unwrap_or((1.0, rows as f64));
+                    bytes_read += (bytes as f64 * read) as u64;
+                    operations += (elements as f64 * used) as u64;
                 }
                 ValueKind::State(StateKind::PerPosition) => numerics.text(&value.dtype.to_string()),
                 // Only written.

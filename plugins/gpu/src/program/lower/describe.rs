@@ -8,9 +8,11 @@ const NUMERICS_FAMILY: &str = "gpu kernels 1";
 
 /// The bits of a row depend on the row alone: neither on how many rows a run has, nor on which of a kernel's forms
 /// runs, nor on what is fused with it. So plans for any number of rows have the same numerics.
-pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str) -> NodePlan {
+pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str, target: &str) -> NodePlan {
     let mut numerics = Fnv::new();
     numerics.text(NUMERICS_FAMILY);
+    // Matrix units of other devices may add in another order.
+    numerics.text(target);
     numerics.text(&node.operation);
     // Which form runs is decided by the types and widths of the caches.
     if node.operation == "attention" {

@@ -5,7 +5,7 @@ use crate::program::view::{Lie, rows_of};
 use paceline_kernels::params::View;
 use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, TopK};
 use paceline_kernels::params::elementwise::{ADD, Activation, Binary, Glu, MUL, Scale, activation};
-use paceline_kernels::params::fused::{GluQuantize, NormQuantize};
+use paceline_kernels::params::fused::GluQuantize;
 use paceline_kernels::params::norms::{L2Norm, RmsNorm, Softmax};
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{Node, ValueId};
@@ -42,9 +42,11 @@ impl Lowering<'_> {
         };
         let weight = weight_lie.map_or(0, |lie| lie.address());
         let gate = match attributes.flag("gate").then(|| operands.next()).flatten() {
-            Some(&id) => self.over_last_axis(id)?.0.view(),
-            None => View::default(),
+            Some(&id) => Some(self.over_last_axis(id)?.0),
+            None => None,
         };
+        let gate_fits = gate.is_none_or(|gate| self.fits_items(&gate));
+        let gate = gate.map_or(View::default(), |gate| gate.view());
         let (x, live) = self.over_last_axis(node.inputs[0])?;
         let Lie { rows, items, width, .. } = x;
         let epsilon = attributes.float("eps") as f32;
@@ -61,55 +63,13 @@ impl Lowering<'_> {
         {
             return self.norm_quantized(node, x, [weight, live], epsilon, is_only_multiplied);
         }
+        if is_only_multiplied && is_multiplied && is_aligned && self.fits_items(&x) && gate_fits {
+            return self.items_norm_quantized(node, x, gate, [weight, live], epsilon);
+        }
         let out = self.output(node.outputs[0])?;
         let out = View::dense(out.address(), items, width);
         self.push(&RmsNorm { x: x.view(), gate, out, weight, live, rows, items, width, epsilon });
         Ok("rms_norm")
-    }
-
-    /// A norm whose result is quantised for products in the same launch; nobody may want it itself.
-    fn norm_quantized(
-        &mut self,
-        node: &Node,
-        x: Lie,
-        [weight, live]: [u64; 2],
-        epsilon: f32,
-        is_only_multiplied: bool,
-    ) -> Lowered<&'static str> {
-        let Lie { rows, width, .. } = x;
-        let output = node.outputs[0];
-        let (lie, out) = match is_only_multiplied {
-            true => (self.unmade(output), View::default()),
-            false => {
-                let lie = self.output(output)?;
-                (lie, lie.view())
-            }
-        };
-        let quantized = self.quantized_place(lie, node);
-        let none = View::default();
-        self.push(&NormQuantize {
-            x: x.view(),
-            y: none,
-            sum: none,
-            out,
-            weight,
-            quantized,
-            live,
-            rows,
-            width,
-            epsilon,
-            reserved: 0,
-        });
-        Ok("rms_norm")
-    }
-
-    /// How a value would lie that is there in quantised form alone.
-    fn unmade(&mut self, id: ValueId) -> Lie {
-        let (rows, elements) = rows_of(self.value(id));
-        let lie = Lie::dense(id.index(), rows, elements);
-        self.lies[id.index()] = Some(lie);
-        self.made.insert(id.index(), self.items.len());
-        lie
     }
 
     pub(super) fn l2_norm(&mut self, node: &Node) -> Lowered<&'static str> {

@@ -14,8 +14,6 @@ pub(super) struct Gates {
     pub beta: ValueId,
     pub dt: ValueId,
     pub a: ValueId,
-    pub g_out: ValueId,
-    pub beta_out: ValueId,
 }
 
 /// Norm (where there is one) and rotation of queries or keys.
@@ -46,7 +44,7 @@ pub(super) struct Fusions {
     pub joined: HashMap<usize, &'static str>,
     /// Nodes whose output is their input, since another kernel does the work on it.
     pub passed: HashMap<usize, &'static str>,
-    /// The first node of gates.
+    /// Delta rules that make decays and strengths themselves.
     pub gates: HashMap<usize, Gates>,
     /// The last node of queries, keys and values.
     pub heads: HashMap<usize, Heads>,
@@ -73,7 +71,7 @@ impl Fusions {
         for (index, node) in graph.nodes().iter().enumerate().filter(|(_, node)| node.version == 1) {
             match node.operation.as_str() {
                 "gated_delta_net" => {
-                    finder.gates(node);
+                    finder.gates(index, node);
                     finder.norms(index, node);
                 }
                 "mul" => finder.gated(index, node),
@@ -112,34 +110,22 @@ impl<'g> Finder<'g> {
         value.kind == ValueKind::Weight && value.shape.dims() == [heads]
     }
 
-    fn gates(&mut self, node: &Node) {
+    fn gates(&mut self, index: usize, node: &Node) {
         let [g_out, beta_out] = [node.inputs[3], node.inputs[4]];
         let find = || {
             let (beta_at, beta) = self.activation(beta_out, "sigmoid")?;
             let (scaled_at, scaled) = self.sole(g_out, "mul")?;
             let (softplus_at, softplus) = self.activation(scaled.inputs[0], "softplus")?;
             let (sum_at, sum) = self.sole(softplus.inputs[0], "add")?;
-            let gates = Gates {
-                alpha: sum.inputs[0],
-                beta: beta.inputs[0],
-                dt: sum.inputs[1],
-                a: scaled.inputs[1],
-                g_out,
-                beta_out,
-            };
+            let gates =
+                Gates { alpha: sum.inputs[0], beta: beta.inputs[0], dt: sum.inputs[1], a: scaled.inputs[1] };
             let heads = self.graph.value(g_out).shape.last();
-            let nodes = [beta_at, sum_at, softplus_at, scaled_at];
-            let first = nodes.into_iter().min()?;
-            let is_made = |id| self.makers.get(&id).is_none_or(|&maker| maker < first);
-            let fits = self.is_per_head(gates.dt, heads)
-                && self.is_per_head(gates.a, heads)
-                && is_made(gates.alpha)
-                && is_made(gates.beta);
-            fits.then_some((first, nodes, gates))
+            let fits = self.is_per_head(gates.dt, heads) && self.is_per_head(gates.a, heads);
+            fits.then_some(([beta_at, sum_at, softplus_at, scaled_at], gates))
         };
-        if let Some((first, nodes, gates)) = find() {
-            self.found.gates.insert(first, gates);
-            self.found.joined.extend(nodes.map(|index| (index, "delta gates")));
+        if let Some((nodes, gates)) = find() {
+            self.found.gates.insert(index, gates);
+            self.found.joined.extend(nodes.map(|index| (index, "in gated_delta_net")));
         }
     }
 

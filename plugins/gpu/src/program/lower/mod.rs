@@ -4,6 +4,7 @@ mod describe;
 mod elementwise;
 mod fusions;
 mod products;
+mod quantized;
 mod sequences;
 mod states;
 
@@ -13,14 +14,14 @@ use super::view::{ELEMENT, Lie, rows_of};
 use super::{ALIGNMENT, GpuPlan, Id, KernelStep, Live, Place, Program, Ref, StateLayout, Step};
 use crate::layout::Layout;
 use describe::describe;
-use fusions::{Fusions, Gates};
-use paceline_kernels::params::elementwise::{CopyItems, DeltaGates};
+use fusions::Fusions;
+use paceline_kernels::params::elementwise::CopyItems;
 use paceline_kernels::params::linear::Linear;
-use paceline_kernels::params::{Parameters, View};
+use paceline_kernels::params::{Launch, Parameters, View};
 use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, WeightLayout};
 use paceline_plugin_api::graph::{Graph, Node, Value, ValueId, ValueKind};
 use paceline_plugin_api::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Most rows of a launch: the device counts groups along y in 16 bits.
 const MOST_ROWS: u32 = 65_535;
@@ -28,22 +29,28 @@ const MOST_ROWS: u32 = 65_535;
 /// The id of canonical layouts of states. All of them are.
 const CANONICAL: u64 = 1;
 
+/// What a program is lowered for.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// What kernels are compiled for; it is part of what says whose bits are the same.
+    pub name: &'a str,
+    /// Whether it has a kernel; asked of those that have others for the rest.
+    pub has_kernel: &'a dyn Fn(&str) -> bool,
+}
+
 /// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
-pub(crate) fn lower(
-    graph: Graph,
-    layouts: &[WeightLayout],
-    has_kernel: &dyn Fn(&str) -> bool,
-) -> Result<GpuPlan> {
+pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout], target: Target<'_>) -> Result<GpuPlan> {
     let results = graph.results();
     if results.iter().enumerate().any(|(i, r)| results[..i].iter().any(|other| other.value == r.value)) {
         return Err(Error::invalid("a value is marked as a result twice"));
     }
-    let mut lowering = Lowering::new(&graph, layouts, has_kernel)?;
+    let mut lowering = Lowering::new(&graph, layouts, target.has_kernel)?;
     let mut nodes = Vec::with_capacity(graph.nodes().len());
     for (index, node) in graph.nodes().iter().enumerate() {
         lowering.node_index = index;
-        nodes.push(match lowering.node(node) {
-            Ok(kernel) => describe(&graph, node, kernel),
+        let lowered = lowering.node(node);
+        nodes.push(match lowering.oversized.take().map_or(lowered, Err) {
+            Ok(kernel) => describe(&graph, node, kernel, target.name),
             Err(reason) => {
                 // Nodes behind it are judged by themselves.
                 for id in &node.outputs {
@@ -102,6 +109,10 @@ struct Lowering<'g> {
     counters: Option<(Id, u64)>,
     known: Known,
     fusions: Fusions,
+    /// Tables that change while a run is under way.
+    changing: HashSet<Id>,
+    /// A launch of the node that is lowered that no device takes.
+    oversized: Option<String>,
 }
 
 /// What a product reads: activations, their live count, their width, rows and distance of rows; and the weights' type.
@@ -147,6 +158,8 @@ impl<'g> Lowering<'g> {
             counters: None,
             known: Known::default(),
             fusions,
+            changing: HashSet::new(),
+            oversized: None,
         };
         for (index, id) in graph.weights().enumerate() {
             let layout = Layout::from_id(layouts[index].layout).ok_or_else(|| {
@@ -292,7 +305,33 @@ impl<'g> Lowering<'g> {
     }
 
     fn push<P: Parameters>(&mut self, parameters: &P) {
-        self.items.push(Item::Step(Step::Kernel(KernelStep::new(parameters))));
+        self.push_step(KernelStep::new(parameters));
+    }
+
+    fn push_step(&mut self, step: KernelStep) {
+        self.check_launch(&step.launch);
+        self.items.push(Item::Step(Step::Kernel(step)));
+    }
+
+    fn push_leading<P: Parameters>(&mut self, parameters: &P) {
+        self.push_step(KernelStep { leads: true, ..KernelStep::new(parameters) });
+    }
+
+    /// Remembers a launch with more groups than a device counts.
+    fn check_launch(&mut self, launch: &Launch) {
+        let [_, y, z] = launch.groups;
+        if y > MOST_ROWS || z > MOST_ROWS {
+            let entry = launch.entry;
+            self.oversized = Some(format!(
+                "`{entry}` would have {y} by {z} groups along y and z, more than the {MOST_ROWS} that a launch takes"
+            ));
+        }
+    }
+
+    /// True for a weight that kernels read as it came, so that no launch writes what they read.
+    fn is_given_weight(&self, id: ValueId) -> bool {
+        self.value(id).kind == ValueKind::Weight
+            && self.lies[id.index()].is_some_and(|lie| lie.root == id.index() && lie.is_dense())
     }
 
     /// A copy whose rows are `row` elements apart and have no gaps.
@@ -347,9 +386,6 @@ impl<'g> Lowering<'g> {
             self.lies[node.outputs[0].index()] = Some(lie);
             return Ok(kernel);
         }
-        if let Some(gates) = self.fusions.gates.get(&self.node_index).copied() {
-            self.gates(&gates)?;
-        }
         if let Some(heads) = self.fusions.heads.get(&self.node_index).copied() {
             self.heads_to_cache(&heads)?;
         }
@@ -391,28 +427,6 @@ impl<'g> Lowering<'g> {
         }
     }
 
-    fn gates(&mut self, gates: &Gates) -> Lowered<()> {
-        let value = self.value(gates.alpha);
-        let (live, heads) = (self.live_address(value), value.shape.last());
-        let [alpha, beta] = [self.elements(gates.alpha)?, self.elements(gates.beta)?]
-            .map(|lie| self.split(lie, live, heads, 1).view());
-        let [dt, a] = [self.elements(gates.dt)?.address(), self.elements(gates.a)?.address()];
-        let [g_out, beta_out] = [self.output(gates.g_out)?, self.output(gates.beta_out)?]
-            .map(|lie| View::dense(lie.address(), heads, 1));
-        self.push(&DeltaGates {
-            alpha,
-            beta,
-            g_out,
-            beta_out,
-            dt,
-            a,
-            live,
-            rows: value.shape.first(),
-            heads,
-        });
-        Ok(())
-    }
-
     fn finish(mut self, weight_bytes: Vec<u64>) -> Program {
         if let Some((id, count)) = self.counters {
             let bytes = count * ELEMENT;
@@ -428,7 +442,15 @@ impl<'g> Lowering<'g> {
             })
             .collect();
         // Counters are zero when a run begins.
-        steps.sort_by_key(|step| matches!(step, Step::Kernel(_)));
+        steps.sort_by_key(|step| match step {
+            Step::Clear(..) => 0,
+            Step::Kernel(step) if step.leads => 1,
+            Step::Kernel(_) => 2,
+        });
+        let follows = steps.iter().position(|step| matches!(step, Step::Kernel(step) if !step.leads));
+        if let Some(Step::Kernel(step)) = follows.and_then(|at| steps.get_mut(at)) {
+            step.waits = true;
+        }
         let (parameter_bytes, result_bytes) = (self.graph.parameter_bytes(), self.graph.result_bytes());
         let results_at = parameter_bytes.next_multiple_of(ALIGNMENT);
         let intermediates_at = results_at + result_bytes.next_multiple_of(ALIGNMENT);

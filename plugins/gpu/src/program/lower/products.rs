@@ -5,6 +5,7 @@ use crate::layout::Layout;
 use crate::program::view::{ELEMENT, Lie};
 use crate::program::{Id, Place, Ref, Step};
 use paceline_kernels::layout::WeightKind;
+use paceline_kernels::params::Parameters;
 use paceline_kernels::params::linear::{Embed, Linear, LinearSegment, Quantize, quantized_bytes};
 use paceline_plugin_api::graph::{Node, ValueId};
 
@@ -16,7 +17,7 @@ fn segments(product: &mut Linear) -> [&mut LinearSegment; 4] {
 }
 
 impl Lowering<'_> {
-    fn packed(&self, id: ValueId) -> Lowered<WeightKind> {
+    pub(super) fn packed(&self, id: ValueId) -> Lowered<WeightKind> {
         match self.layouts.get(&id.index()) {
             Some(Layout::Packed(kind)) => Ok(*kind),
             _ => Err(format!("weight `{}` is not laid out for products", self.value(id).name)),
@@ -65,29 +66,6 @@ impl Lowering<'_> {
         Ok(lie.address())
     }
 
-    /// Who reads a value: whether a product that wants it quantised does, and whether nobody else does.
-    pub(super) fn quantized_readers(&self, id: ValueId) -> (bool, bool) {
-        let (mut any, mut only) = (false, !self.is_result(id));
-        for node in self.graph.nodes().iter().filter(|node| node.inputs.contains(&id)) {
-            // A later version of an operation may be of any form.
-            let operation = if node.version == 1 { node.operation.as_str() } else { "" };
-            let is_product = operation == "linear" && node.inputs[1..].iter().all(|other| *other != id);
-            let (here, alone) = match operation {
-                "linear" if is_product => {
-                    let is_quantized = self.packed(node.inputs[1]).is_ok_and(WeightKind::is_quantized);
-                    (is_quantized, is_quantized)
-                }
-                "reshape" if self.value(id).shape.first() == self.value(node.outputs[0]).shape.first() => {
-                    self.quantized_readers(node.outputs[0])
-                }
-                _ => (false, false),
-            };
-            any |= here;
-            only &= alone;
-        }
-        (any, only)
-    }
-
     /// True if products, and what makes their activations, can read the rows as they lie.
     pub(super) fn is_vectors(&self, x: &Lie) -> bool {
         // Parameters and results lie where the host puts them.
@@ -97,14 +75,6 @@ impl Lowering<'_> {
         };
         let start = start + x.offset;
         x.has_dense_rows() && x.row.is_multiple_of(VECTOR) && start.is_multiple_of(VECTOR.into())
-    }
-
-    /// A place for the quantised form of a value, which the caller's kernel fills.
-    pub(super) fn quantized_place(&mut self, x: Lie, node: &Node) -> u64 {
-        let out = self.intermediate(quantized_bytes(x.rows, x.row_elements()));
-        self.quantized_rows.push(self.live(self.value(node.outputs[0])));
-        self.known.quantized.insert(x, out);
-        Ref::new(out, 0).token()
     }
 
     /// Activations as products read them: rows without gaps, whose first elements are aligned.
@@ -158,6 +128,9 @@ impl Lowering<'_> {
             add_row: 0,
             kind: kind.gguf_id(),
         };
+        let product =
+            Linear { segment0: segment, x: activations, live, k, rows, x_row: x.row, ..Default::default() };
+        self.check_launch(&product.launch());
         self.add_segment(
             activations,
             segment,

@@ -4,18 +4,20 @@ use super::fusions::{Heads, Turned};
 use super::{Item, Lowered, Lowering};
 use crate::program::checks::Check;
 use crate::program::view::{ELEMENT, Lie};
-use crate::program::{KernelStep, Live, Ref, Step};
+use crate::program::{KernelStep, Live, Ref};
 use paceline_kernels::params::View;
 use paceline_kernels::params::cache::{
     ADJACENT, AttentionJoin, AttentionParts, HALVES, HeadsToCache, KV_BLOCK, KvAppend, MAX_HEAD, Rope,
     RowSpans, rope_table,
 };
+use paceline_kernels::params::fused::JoinQuantize;
+use paceline_kernels::params::linear::quantized_bytes;
 use paceline_kernels::params::recurrent::{
     ConvCausal, DeltaReplay, GatedDeltaNet, MAX_KEY, MAX_TAPS, PLAIN, RECORDS, SNAPSHOTS,
 };
 use paceline_kernels::params::rows::TableUpdate;
 use paceline_plugin_api::graph::ops::Attributes;
-use paceline_plugin_api::graph::{DType, Node, Value, ValueId};
+use paceline_plugin_api::graph::{DType, Node, Value, ValueId, ValueKind};
 
 /// Types of cached keys and values.
 const CACHE_TYPES: [DType; 8] =
@@ -98,7 +100,7 @@ impl Lowering<'_> {
         let updates = self.value(node.inputs[1]);
         let offset = self.parameter_offset(node.inputs[1])?;
         self.check(Check::Updates { offset, live: self.live(updates), shape: [rows, columns] });
-        self.push(&TableUpdate {
+        let update = TableUpdate {
             table: self.address(node.inputs[0])?,
             updates: self.address(node.inputs[1])?,
             live: self.live_address(updates),
@@ -106,7 +108,15 @@ impl Lowering<'_> {
             rows,
             columns,
             reserved: 0,
-        });
+        };
+        let table = node.inputs[0].index();
+        let touches = |item: &Item| matches!(item, Item::Step(step) if step.touches().any(|id| id == table));
+        if self.items.iter().any(touches) {
+            self.changing.insert(table);
+            self.push(&update);
+        } else {
+            self.push_leading(&update);
+        }
         Ok("table_update")
     }
 
@@ -189,6 +199,11 @@ impl Lowering<'_> {
         let k_weight = weight(self, &heads.keys)?;
         let [k, v] = [self.elements(heads.keys.x)?, self.elements(append.inputs[1])?]
             .map(|lie| self.split(lie, live, kv_heads, width).view());
+        let norms =
+            [Some(&heads.keys), heads.queries.as_ref()].into_iter().flatten().filter_map(|t| t.weight);
+        let factors_of = rope.inputs.get(2).copied();
+        let positions_are_given = matches!(self.value(rope.inputs[1]).kind, ValueKind::Parameter { .. });
+        let early = positions_are_given && norms.chain(factors_of).all(|id| self.is_given_weight(id));
         let (mut q, mut q_out, mut q_weight, mut query_heads) = (View::default(), View::default(), 0, 0);
         if let Some(queries) = &heads.queries {
             query_heads = self.value(queries.out).shape.dims()[1];
@@ -221,6 +236,8 @@ impl Lowering<'_> {
             v_type: caches.types[1],
             cells_end: caches.cells_end,
             epsilon: heads.epsilon,
+            early: early.into(),
+            reserved: 0,
         });
         Ok(())
     }
@@ -273,7 +290,7 @@ impl Lowering<'_> {
         let spans_address = Ref::new(spans, 0).token();
         if known.is_none() {
             self.known.spans.insert(key, spans);
-            self.push(&RowSpans {
+            self.push_leading(&RowSpans {
                 sequences: self.address(node.inputs[4])?,
                 live_sequences,
                 spans: spans_address,
@@ -296,7 +313,11 @@ impl Lowering<'_> {
         let live = if tile == rows { live } else { 0 };
         let chunk_blocks = AttentionParts::chunk_blocks(table_columns);
         let scratch = self.scratch(AttentionParts::scratch_bytes(tile, heads, width, table_columns));
-        let out = self.output(node.outputs[0])?;
+        let fused = self.quantized_join(node, heads, width)?;
+        let out = match fused {
+            Some(_) => Lie::dense(node.outputs[0].index(), rows, heads * width),
+            None => self.output(node.outputs[0])?,
+        };
         let out = Lie { items: heads, item: width, width, ..out };
         let mut kernel = "attention over blocks of 256";
         for first in (0..rows).step_by(tile as usize) {
@@ -324,14 +345,35 @@ impl Lowering<'_> {
                 splits: AttentionParts::splits(table_columns),
                 scale: attributes.float("scale") as f32,
                 softcap: attributes.float("softcap") as f32,
+                early: (!self.changing.contains(&node.inputs[3].index())).into(),
+                reserved: 0,
             };
             // Whether there is such a form depends on the caches alone, so all numbers of rows have one.
             match parts.launch_matrix().filter(|launch| (self.has_kernel)(launch.entry)) {
                 Some(launch) => {
                     kernel = "attention over blocks of 256, matrix units";
-                    self.items.push(Item::Step(Step::Kernel(KernelStep::launched(&parts, launch))));
+                    self.push_step(KernelStep::launched(&parts, launch));
                 }
                 None => self.push(&parts),
+            }
+            if let Some((quantized, gate)) = fused {
+                // A tile begins at a multiple of the rows of a record.
+                let offset = quantized_bytes(first, heads * width);
+                self.push(&JoinQuantize {
+                    gate: gate.as_ref().map_or(View::default(), from),
+                    scratch,
+                    spans,
+                    sinks,
+                    quantized: Ref::new(quantized, offset).token(),
+                    live,
+                    rows,
+                    heads,
+                    width,
+                    table_columns,
+                    chunk_blocks,
+                    reserved: 0,
+                });
+                continue;
             }
             self.push(&AttentionJoin {
                 out: from(&out),
@@ -416,11 +458,27 @@ impl Lowering<'_> {
             (value_heads, 1),
         ];
         let mut views = [View::default(); 5];
-        for ((view, &id), (heads, width)) in views.iter_mut().zip(&node.inputs).zip(shapes) {
+        // Decays and strengths may be made by the kernel itself, below.
+        let made = if self.fusions.gates.contains_key(&self.node_index) { 3 } else { 5 };
+        for ((view, &id), (heads, width)) in views.iter_mut().zip(&node.inputs).zip(shapes).take(made) {
             let lie = self.elements(id)?;
             *view = self.split(lie, live, heads, width).view();
         }
-        let [q, k, v, g, beta] = views;
+        let [q, k, v, mut g, mut beta] = views;
+        let (mut dt, mut a) = (0, 0);
+        if let Some(gates) = self.fusions.gates.get(&self.node_index).copied() {
+            let made = [gates.alpha, gates.beta].map(|id| self.elements(id));
+            let [made_g, made_beta] = made;
+            (g, beta) = (
+                self.split(made_g?, live, value_heads, 1).view(),
+                self.split(made_beta?, live, value_heads, 1).view(),
+            );
+            (dt, a) = (self.elements(gates.dt)?.address(), self.elements(gates.a)?.address());
+        }
+        // A run begins with a copy that everything waits for.
+        let is_first =
+            self.graph.nodes()[..self.node_index].iter().all(|n| !n.inputs.contains(&node.inputs[5]));
+        let early = is_first && self.graph.parameter_bytes() > 0;
         let epsilon = self.fusions.normalized.get(&self.node_index).copied();
         let out = View::dense(self.output(node.outputs[0])?.address(), value_heads, value_width);
         self.push(&GatedDeltaNet {
@@ -435,6 +493,8 @@ impl Lowering<'_> {
             sequences: self.address(node.inputs[6])?,
             live_sequences,
             rollback,
+            dt,
+            a,
             max_sequences,
             key_heads,
             value_heads,
@@ -447,6 +507,8 @@ impl Lowering<'_> {
             scale: attributes.float("scale") as f32,
             normalize: epsilon.is_some().into(),
             epsilon: epsilon.unwrap_or(0.0),
+            early: early.into(),
+            reserved: 0,
         });
         Ok("gated_delta_net, sequential")
     }

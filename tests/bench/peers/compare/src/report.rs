@@ -78,6 +78,14 @@ impl Report {
         for row in &self.rows {
             row.write_markdown(text)?;
         }
+        writeln!(
+            text,
+            "\n| model | threads | load, s: ours | llama.cpp | processor s of all threads: ours | llama.cpp | of the busiest: ours | llama.cpp | peak memory, MiB: ours | llama.cpp |"
+        )?;
+        writeln!(text, "|---|---|---|---|---|---|---|---|---|---|")?;
+        for row in &self.rows {
+            row.write_resources(text)?;
+        }
         Ok(())
     }
 }
@@ -110,6 +118,26 @@ impl Row {
             )?;
         }
         Ok(())
+    }
+}
+
+impl Row {
+    /// Time to load, processor time of a repetition (prompt and generation), memory; medians.
+    fn write_resources(&self, text: &mut String) -> std::fmt::Result {
+        let Some(first) = self.ours.first() else { return Ok(()) };
+        write!(text, "| {} | {} |", first.model, first.threads)?;
+        let measures: [(Rate, usize); 4] = [
+            (|sample| sample.load_seconds, 2),
+            (|sample| sample.thread_seconds.iter().sum(), 2),
+            (|sample| sample.thread_seconds.first().copied().unwrap_or(f64::NAN), 2),
+            (|sample| sample.peak_memory.map_or(f64::NAN, |bytes| bytes as f64 / (1 << 20) as f64), 0),
+        ];
+        for (measure, digits) in measures {
+            for samples in [&self.ours, &self.peer] {
+                write!(text, " {:.digits$} |", Spread::of(samples.iter().map(measure)).median)?;
+            }
+        }
+        writeln!(text)
     }
 }
 

@@ -5,6 +5,7 @@
 //! engines take turns with their models loaded; or, where it is asked for, one [`Perplexity`] of a text.
 
 mod perplexity;
+mod resources;
 
 pub use perplexity::Perplexity;
 
@@ -101,6 +102,10 @@ pub struct Measurement {
     pub generated: usize,
     /// Generated tokens per second. The first comes from the prompt's run and does not count.
     pub generation_per_second: f64,
+    /// Processor seconds of each thread in this repetition, the busiest first; empty where the system does not tell.
+    pub thread_seconds: Vec<f64>,
+    /// The most memory that was resident so far, in bytes, mapped files included, where the system tells.
+    pub peak_memory: Option<u64>,
     /// Ids of the generated tokens.
     pub ids: Vec<u32>,
 }
@@ -159,7 +164,9 @@ pub fn serve<E: Engine>(name: &str, load: impl FnOnce(&Job) -> Result<E>) -> Res
     }
     let prompt = prompt_ids(job.prompt);
     let measure = |engine: &mut E| -> Result<()> {
+        let before = resources::thread_seconds();
         let repetition = engine.repeat(&prompt, job.generate)?;
+        let thread_seconds = resources::thread_seconds_since(&before);
         let generated = repetition.ids.len();
         print_line(&Measurement {
             engine: name.into(),
@@ -172,6 +179,8 @@ pub fn serve<E: Engine>(name: &str, load: impl FnOnce(&Job) -> Result<E>) -> Res
             generated,
             generation_per_second: generated.saturating_sub(1) as f64
                 / repetition.generation_time.as_secs_f64(),
+            thread_seconds,
+            peak_memory: resources::peak_memory(),
             ids: repetition.ids,
         })
     };
