@@ -14,6 +14,7 @@ use paceline_tests::random_model::RandomModel;
 use paceline_tests::strategies::{Drafters, engine, open, strategies, wants_long_tests};
 use paceline_tests::test_models::{demo_drafter_q8_path, demo_q8_path};
 use paceline_tests::texts::{Wish, assert_same, generate_alone};
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
@@ -50,7 +51,9 @@ plugins!(at_8 8, at_16 16, at_32 32);
 
 fn double() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| plugin_library("paceline-level-zero-double"))
+    // Cargo names one of the package's libraries; the shared one is beside it.
+    let name = format!("{DLL_PREFIX}paceline_level_zero_double{DLL_SUFFIX}");
+    PATH.get_or_init(|| plugin_library("paceline-level-zero-double").with_file_name(name))
 }
 
 /// The plugin on the stand-in.
