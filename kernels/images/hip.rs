@@ -144,6 +144,8 @@ pub(super) const ENTRIES: &[(&str, &str)] = &[
     ("glu", "base"),
     ("glu_quantize", "base"),
     ("heads_to_cache", "base"),
+    ("items_norm_quantize", "base"),
+    ("join_quantize", "base"),
     ("kv_append", "base"),
     ("l2_norm_long", "base"),
     ("l2_norm_short", "base"),

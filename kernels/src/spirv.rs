@@ -209,7 +209,7 @@ pub fn kernel(module: &[u8], name: &str) -> Result<Vec<u8>, SpirvError> {
             // Whatever is linked to nothing else needs no linkage.
             op::DECORATE if i.word(2) == op::LINKAGE && others.iter().any(|f| f.id == i.word(1)) => false,
             op::DECORATE => {
-                !unused.contains(&i.word(1)) && !(gone.contains(&i.word(1)) && !is_global(globals, i))
+                !unused.contains(&i.word(1)) && (!gone.contains(&i.word(1)) || is_global(globals, i))
             }
             _ => true,
         };

@@ -36,13 +36,13 @@ pub fn plugin_library(package: &str) -> PathBuf {
     if !cfg!(debug_assertions) {
         build.arg("--release");
     }
-    library_of(package, build.current_dir(env!("CARGO_MANIFEST_DIR")))
+    library_of(build.current_dir(env!("CARGO_MANIFEST_DIR")))
 }
 
 /// Builds a plugin of `third-party`, a workspace that is not ours, and returns the path of its library.
 pub fn third_party_library(package: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("third-party");
-    library_of(package, cargo_build(package).current_dir(folder))
+    library_of(cargo_build(package).current_dir(folder))
 }
 
 fn cargo_build(package: &str) -> Command {
@@ -53,14 +53,17 @@ fn cargo_build(package: &str) -> Command {
 }
 
 /// Runs a build; Cargo says where it put the library.
-fn library_of(package: &str, build: &mut Command) -> PathBuf {
+fn library_of(build: &mut Command) -> PathBuf {
     let output = build.output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let target = package.replace('-', "_");
+    let is_library = |message: &serde_json::Value| {
+        let kinds = message["target"]["kind"].as_array();
+        kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind == "cdylib"))
+    };
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == target.as_str())
+        .filter(is_library)
         .find_map(|message| message["filenames"][0].as_str().map(PathBuf::from))
         .expect("cargo names the library")
 }

@@ -1,8 +1,8 @@
 //! Feed-forward parts that are mixtures of experts.
 //!
-//! With f = rms(x), each row takes the experts with its largest router logits: x += Σ w_e · down_e(silu(gate_e f) · up_e f),
-//! plus sigmoid(g·f) times the same of a shared expert where there is one. The weights are the softmax of the logits,
-//! normalised over the chosen.
+//! With f = rms(x), each row takes the experts with its largest router logits:
+//! x += Σ w_e · down_e(silu(gate_e f) · up_e f), plus sigmoid(g·f) times the same of a shared expert where there is one.
+//! The weights are the softmax of the logits, normalised over the chosen.
 
 use super::metadata::Metadata;
 use super::parts::FeedForward;
@@ -34,7 +34,8 @@ impl ExpertShape {
         let (count, used) = (meta.dimension("expert_count")?, meta.dimension("expert_used_count")?);
         if count > MOST_EXPERTS || used > count {
             return Err(meta.fault(format!(
-                "`{}` is {count} with {used} used for each token: at most {MOST_EXPERTS}, and no more used than there are",
+                "`{}` is {count} with {used} used for each token: at most {MOST_EXPERTS}, and no more used than \
+                 there are",
                 meta.key("expert_count")
             )));
         }
@@ -90,7 +91,8 @@ impl Experts {
         let &ExpertShape { count, used, inner, shared, routing } = shape;
         if t.has(&name("ffn_gate_up_exps")) {
             return Err(t.unsupported(format!(
-                "tensor `{}` holds gate and up of experts in one, which is not supported: convert the model with them apart",
+                "tensor `{}` holds gate and up of experts in one, which is not supported: convert the model \
+                 with them apart",
                 name("ffn_gate_up_exps")
             )));
         }

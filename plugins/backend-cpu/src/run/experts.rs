@@ -1,6 +1,6 @@
 //! Mixtures of experts: groups of rows, and a product for each group.
 
-use super::{CHUNKS_PER_THREAD, LEAST_ROW_ELEMENTS, Run};
+use super::{CHUNKS_PER_THREAD, LEAST_ROW_EFFORT, Run};
 use crate::kernels::SharedSlice;
 use crate::kernels::elementwise::glu;
 use crate::kernels::experts::add_weighted;
@@ -80,7 +80,7 @@ impl Run<'_> {
     /// Of `count` rows of so many elements, those of a chunk.
     fn share(&self, count: usize, elements: usize) -> usize {
         let shared = count.div_ceil(self.bound.threads * CHUNKS_PER_THREAD);
-        shared.max(LEAST_ROW_ELEMENTS.div_ceil(elements.max(1))).max(1)
+        shared.max(LEAST_ROW_EFFORT.div_ceil(elements.max(1))).max(1)
     }
 
     /// Chunks that the product of a group is cut into.

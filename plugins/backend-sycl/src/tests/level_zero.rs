@@ -188,8 +188,10 @@ fn recorded_steps_and_single_launches_give_the_same() {
     }
     // Launches of both slots queue up behind one another.
     for value in (100..140).step_by(2) {
-        (graphs.set(0, value as f32), graphs.set(1, 1.0 + value as f32));
-        (graphs.launch(0, value).unwrap(), graphs.launch(1, value + 1).unwrap());
+        graphs.set(0, value as f32);
+        graphs.set(1, 1.0 + value as f32);
+        graphs.launch(0, value).unwrap();
+        graphs.launch(1, value + 1).unwrap();
         graphs.semaphore.wait(value + 1, LONG_NS).unwrap();
         assert_eq!((graphs.result(0), graphs.result(1)), (value as f32 * 7.0, (1.0 + value as f32) * 7.0));
     }
