@@ -14,6 +14,7 @@ use paceline_tests::random_model::RandomModel;
 use paceline_tests::strategies::{Drafters, engine, open, strategies, wants_long_tests};
 use paceline_tests::test_models::{demo_drafter_q8_path, demo_q8_path};
 use paceline_tests::texts::{Wish, assert_same, generate_alone};
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
@@ -28,16 +29,21 @@ const EPSILON: f32 = 0.05;
 
 static HOST: HostTable = HostTable::empty();
 
-/// Plugins on the stand-in, whose sub-groups have one width.
+/// Plugins on the stand-in, whose sub-groups have one width. Their ids are not that of the backend itself, which is linked in as
+/// well.
 macro_rules! plugins {
-    ($($module:ident $width:literal),*) => {$(
+    ($($module:ident $id:literal $width:literal),*) => {$(
         mod $module {
             use super::*;
             const INFO: PluginInfo = PluginInfo {
-                id: "sycl",
+                id: $id,
                 version: "0.1.0",
                 kind: abi::kind::BACKEND,
-                descriptor: paceline_backend_sycl::DESCRIPTOR,
+                descriptor: concat!(
+                    "id = \"", $id, "\"\nkind = \"backend\"\nversion = \"0.1.0\"\n",
+                    "abi = { oldest = \"1.0\", built = \"1.0\" }\nlicense = \"MIT OR Apache-2.0\"\n",
+                    "summary = \"The SYCL backend on a stand-in for Level Zero.\"\n"
+                ),
             };
             backend_plugin!(INFO, GpuBackend, {
                 let path = double().to_str().expect("a path that is text");
@@ -46,11 +52,13 @@ macro_rules! plugins {
         }
     )*};
 }
-plugins!(at_8 8, at_16 16, at_32 32);
+plugins!(at_8 "sycl-double-8" 8, at_16 "sycl-double-16" 16, at_32 "sycl-double-32" 32);
 
 fn double() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| plugin_library("paceline-level-zero-double"))
+    // Cargo names one of the package's libraries; the shared one is beside it.
+    let name = format!("{DLL_PREFIX}paceline_level_zero_double{DLL_SUFFIX}");
+    PATH.get_or_init(|| plugin_library("paceline-level-zero-double").with_file_name(name))
 }
 
 /// The plugin on the stand-in.
