@@ -26,9 +26,12 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let libraries = TempDir::new().unwrap();
-        for (package, name) in
-            [("paceline-hip-double", "libamdhip64.so.6"), ("paceline-level-zero-double", "libze_loader.so.1")]
-        {
+        let opencl = std::env::var_os("PACELINE_INTEL_OPENCL").filter(|folder| !folder.is_empty());
+        let mut doubles = vec![("paceline-hip-double", "libamdhip64.so.6")];
+        if opencl.is_none() {
+            doubles.push(("paceline-level-zero-double", "libze_loader.so.1"));
+        }
+        for (package, name) in doubles {
             symlink(plugin_library(package), libraries.path().join(name)).unwrap();
         }
         let plugins =
