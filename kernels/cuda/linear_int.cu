@@ -8,6 +8,8 @@ namespace linear {
 
 constexpr int SLICES = 8;
 constexpr int RECORD = 640;
+/* KnLinear::order, see src/params/linear.rs. */
+constexpr u32 ORDER_FIRST = 1, ORDER_BESIDE = 2;
 /* 1.5 * 2^23: the bits of this plus a small integer are the float of it plus that integer. */
 constexpr int MAGIC_BITS = 0x4B400000;
 constexpr float MAGIC = 12582912.0f;
@@ -39,11 +41,34 @@ __device__ __forceinline__ constexpr int shift_of(int b) {
 }
 
 /* Waits for the launch before this one, when they overlap; nothing that it writes may be read before. */
-__device__ __forceinline__ void wait_for_inputs() {
+__device__ __forceinline__ void wait_for_launches() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+__device__ __forceinline__ void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/* Waits for the activations, and lets the next launch begin. One that reads the same activations beside this one wants
+ * them to be there when it begins: then this one waits first, and that one does not wait at all before it has sums. */
+__device__ __forceinline__ void wait_for_inputs(const KnLinear &p) {
+    if (p.order & ORDER_FIRST) {
+        if (!(p.order & ORDER_BESIDE)) wait_for_launches();
+        let_next_begin();
+    } else {
+        let_next_begin();
+        if (!(p.order & ORDER_BESIDE)) wait_for_launches();
+    }
+#if __CUDA_ARCH__ >= 900
+    if (p.order & ORDER_BESIDE) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#endif
+}
+/* Before anything is written: this launch must not end before the one beside it. */
+__device__ __forceinline__ void wait_for_others(const KnLinear &p) {
+    if (p.order & ORDER_BESIDE) wait_for_launches();
 }
 
 /* Adds a block of a panel times the same block of 8 rows: q are the two words of their fragment, xs and xsum the scales
@@ -230,8 +255,11 @@ __device__ __forceinline__ void narrow(const KnLinear &p) {
     }
     /* The live count is given to the run, and nothing in front of this launch writes it. */
     const int rows = min(p.live ? *(const int *)p.live : (int)p.rows, 8 * TILES);
-    wait_for_inputs();
-    if (rows <= 0) return;
+    wait_for_inputs(p);
+    if (rows <= 0) {
+        wait_for_others(p);
+        return;
+    }
     const int tile_bytes = panel.pairs * RECORD;
     const u8 *x = (const u8 *)p.x + (COLUMNS == 1 ? lane % 4 : lane) * 16;
     const u8 *scales = (const u8 *)p.x + 512 + (COLUMNS == 1 ? 0 : lane % 4 * 16);
@@ -258,6 +286,7 @@ __device__ __forceinline__ void narrow(const KnLinear &p) {
         *(float4 *)&part[(slice * TILES + tile) * 128 + lane * 4] =
             make_float4(sum[0][tile][0], sum[0][tile][1], sum[0][tile][2], sum[0][tile][3]);
     __syncthreads();
+    wait_for_others(p);
     for (int j = (int)threadIdx.x; j < 16 * rows; j += 256) {
         const int n = j % 16, row = j / 16, column = row % 8;
         const int at = row / 8 * 128 + ((n % 8) * 4 + column / 2) * 4 + n / 8 * 2 + column % 2;
@@ -306,8 +335,11 @@ __device__ __forceinline__ void wide(const KnLinear &p) {
     }
     const int row0 = (int)blockIdx.y * 8 * TILES;
     const int rows = min((p.live ? *(const int *)p.live : (int)p.rows) - row0, 8 * TILES);
-    wait_for_inputs();
-    if (rows <= 0) return;
+    wait_for_inputs(p);
+    if (rows <= 0) {
+        wait_for_others(p);
+        return;
+    }
     const int tile_bytes = panel.pairs * RECORD, tiles = (rows + 7) / 8;
     const int first_panel = warp / 2 * 2, first_tile = warp % 2 * 4;
     const u8 *const x = (const u8 *)p.x + (long long)(row0 / 8 + warp) * tile_bytes + lane * 16;
@@ -365,6 +397,7 @@ __device__ __forceinline__ void wide(const KnLinear &p) {
             *t = slice ? *t + s : s;
         }
     }
+    wait_for_others(p);
 #pragma unroll
     for (int i = 0; i < 32; i++) {
         const int row = (first_tile + i / 4 % 4) * 8 + lane % 4 * 2 + i % 2;

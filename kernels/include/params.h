@@ -366,7 +366,7 @@ typedef struct {
     kn_u32 k;
     kn_u32 rows;
     kn_u32 x_row;
-    kn_u32 reserved;
+    kn_u32 order;
 } KnLinear;
 typedef struct {
     kn_u64 ids;

@@ -31,11 +31,14 @@ const DEVICES_TEXT: &CStr = c"gfx1101:8GiB,gfx906:8GiB";
 /// the other's.
 const EPSILON: f32 = 0.05;
 
+/// Another id than that of the backend itself, which is linked in as well.
 const INFO: PluginInfo = PluginInfo {
-    id: "rocm",
+    id: "rocm-double",
     version: "0.1.0",
     kind: abi::kind::BACKEND,
-    descriptor: paceline_backend_rocm::DESCRIPTOR,
+    descriptor: "id = \"rocm-double\"\nkind = \"backend\"\nversion = \"0.1.0\"\n\
+                 abi = { oldest = \"1.0\", built = \"1.0\" }\nlicense = \"MIT OR Apache-2.0\"\n\
+                 summary = \"The ROCm backend on a stand-in for the HIP library.\"\n",
 };
 
 backend_plugin!(INFO, GpuBackend, paceline_backend_rocm::backend_on(double()));

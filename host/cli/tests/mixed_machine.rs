@@ -1,13 +1,14 @@
 //! A machine with cards of three vendors: a context gets the settings of the backend that runs it, whatever else there is.
 //!
 //! The cards are stand-ins: one of NVIDIA's and two of AMD's drivers, and one of Level Zero's loader, which the plugins open
-//! like the real ones.
+//! like the real ones. With `PACELINE_INTEL_OPENCL`, the folder of Intel's OpenCL runtime for processors, that is the fourth.
 
 mod support;
 
 use paceline_tests::engines::plugin_library;
 use serde_json::Value;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -18,6 +19,8 @@ struct Machine {
     plugins: Vec<String>,
     /// Where the loader finds the stand-ins under the names of the libraries that they stand for.
     libraries: TempDir,
+    /// The folder of Intel's OpenCL runtime, if there is one.
+    opencl: Option<PathBuf>,
 }
 
 impl Machine {
@@ -31,12 +34,18 @@ impl Machine {
         let plugins =
             ["paceline-test-cuda-double", "paceline-backend-rocm-plugin", "paceline-backend-sycl-plugin"];
         let plugins = plugins.map(|package| plugin_library(package).display().to_string()).into();
-        Self { plugins, libraries }
+        Self { plugins, libraries, opencl: opencl.map(PathBuf::from) }
     }
 
     fn program(&self, arguments: &[&str]) -> Command {
         let mut program = support::program();
-        program.args(arguments).env("LD_LIBRARY_PATH", self.libraries.path());
+        let mut folders = vec![self.libraries.path().to_owned()];
+        if let Some(runtime) = &self.opencl {
+            program.env("OCL_ICD_VENDORS", runtime.join("libintelocl.so"));
+            program.env("ONEAPI_DEVICE_SELECTOR", "opencl:cpu");
+            folders.push(runtime.clone());
+        }
+        program.args(arguments).env("LD_LIBRARY_PATH", std::env::join_paths(folders).unwrap());
         program.env("HIP_DOUBLE_DEVICES", "gfx1101,gfx906");
         for plugin in &self.plugins {
             program.args(["--plugin", plugin]);

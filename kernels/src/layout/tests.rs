@@ -60,6 +60,12 @@ fn whole_panels_and_units_take_no_more_than_a_file() {
     }
 }
 
+/// Levels of IQ4_NL.
+const IQ4_NL: [f32; 16] =
+    [-127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.];
+/// Levels of MXFP4: a sign, two bits of exponent, one of mantissa.
+const E2M1: [f32; 16] = [0., 0.5, 1., 1.5, 2., 3., 4., 6., -0., -0.5, -1., -1.5, -2., -3., -4., -6.];
+
 /// Element by element, as the module's table says, against the values that the reference reads from the file.
 #[test]
 fn the_planes_hold_what_the_reference_reads() {
@@ -84,6 +90,8 @@ fn the_planes_hold_what_the_reference_reads() {
             let (unit, s) = (b / 8, b % 8);
             let byte = 16 * (r % 8 * 4 + e % 16 / 4) + 4 * (r / 8 + 2 * (e / 16)) + e % 4;
             let nibble = u32::from(panel[b / 2 * 512 + byte] >> (4 * (b % 2)) & 15);
+            let word = u32::from_le_bytes(panel[b / 2 * 512 + byte - e % 4..][..4].try_into().unwrap());
+            let looked_up = (word >> (16 * (b % 2) + 4 * (e % 4)) & 15) as usize;
             let fifth = |at: usize| u32::from(panel[at + unit * 512 + byte] >> s & 1) << 4;
             let signed = |code: u32, bits: u32| ((code << (32 - bits)) as i32 >> (32 - bits)) as f32;
             let scale_at = |plane: usize| (unit * 16 + r) * 16 + 2 * s + plane * units * 256;
@@ -129,6 +137,11 @@ fn the_planes_hold_what_the_reference_reads() {
                     let scale = panel[scales + (unit * 16 + r) * 16 + 2 * s + e / 16] as i8;
                     let d = half(panel, scales + units * 256 + (unit * 16 + r) * 2);
                     d * f32::from(scale) * signed(nibble | pair << 4, 6)
+                }
+                WeightKind::Iq4Nl => half(panel, nibbles + scale_at(0)) * IQ4_NL[looked_up],
+                WeightKind::Mxfp4 => {
+                    let exponent = i32::from(panel[nibbles + (unit * 16 + r) * 8 + s]) - 127;
+                    2f32.powi(exponent) * E2M1[looked_up]
                 }
                 _ => unreachable!(),
             };

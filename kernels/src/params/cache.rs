@@ -248,7 +248,7 @@ impl AttentionParts {
             256 => "attention_parts_f16_256",
             _ => return None,
         };
-        (is_f16 && is_aligned).then_some(Launch::new(entry, self.groups(16, 256), 256))
+        (is_f16 && is_aligned).then_some(Launch::new(entry, self.groups(16, 128), 256))
     }
 
     /// Blocks of a chunk for tables of so many columns: one, until there would be more than 128 chunks, which

@@ -102,8 +102,8 @@ parameters! {
         pub rows: u32,
         /// Elements from one row of f32 x to the next, a multiple of 4; not read for quantised weights.
         pub x_row: u32,
-        /// 0.
-        pub reserved: u32,
+        /// [`ORDER_FIRST`], [`ORDER_BESIDE`], both, or 0.
+        pub order: u32,
     }
 
     /// Rows of a table in the layout of its kind (`embed/1`).
@@ -132,6 +132,12 @@ parameters! {
 impl Field for LinearSegment {
     const C: &'static str = "KnLinearSegment";
 }
+
+/// `Linear::order`: the next launch reads the same quantised activations and is [`ORDER_BESIDE`] this one.
+pub const ORDER_FIRST: u32 = 1;
+/// `Linear::order`: the launch in front is [`ORDER_FIRST`]: where launches overlap, this one runs beside it, and waits for it
+/// before it writes.
+pub const ORDER_BESIDE: u32 = 2;
 
 /// Threads of a group of all kernels here.
 pub const LINEAR_THREADS: u32 = 256;

@@ -15,8 +15,11 @@ mod selector;
 mod tests;
 mod widths;
 
-use paceline_gpu::GpuBackend;
+use driver::level_zero::LevelZeroDriver;
+use paceline_gpu::{Driver, GpuBackend};
 use paceline_plugin_api::{PluginInfo, abi, backend_plugin};
+
+use selector::Selector;
 
 /// The descriptor, TOML.
 pub const DESCRIPTOR: &str = include_str!("../descriptor.toml");
@@ -27,5 +30,19 @@ const INFO: PluginInfo = PluginInfo {
     kind: abi::kind::BACKEND,
     descriptor: DESCRIPTOR,
 };
+
+/// The backend on a loader of Level Zero at a path, for tests with a stand-in for it. `width` is that of all sub-groups; none
+/// leaves it to the device and the kernel.
+///
+/// # Errors
+/// There is no such loader, or it does not work.
+pub fn backend_on(loader: &str, width: Option<u32>) -> Result<GpuBackend, String> {
+    let driver = LevelZeroDriver::start(&[loader], &Selector::default(), width);
+    let driver: &'static dyn Driver = match driver {
+        Ok(driver) => Box::leak(Box::new(driver)),
+        Err(why) => return Err(format!("{loader}: {why:?}")),
+    };
+    Ok(GpuBackend::new(Box::leak(Box::new(platform::Sycl { find: Box::new(move || Ok(driver)) }))))
+}
 
 backend_plugin!(INFO, GpuBackend, GpuBackend::new(platform::platform()));

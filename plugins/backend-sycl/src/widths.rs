@@ -7,7 +7,8 @@ use paceline_kernels::spirv::WIDTHS;
 pub(crate) const VARIABLE: &str = "SYCL_SUBGROUP_WIDTH";
 
 /// Kernels that keep much in registers, by the beginnings of their names: with 128 registers of 32 bytes only 8 lanes have
-/// room without spills (kernels/NOTES.md has counts).
+/// room without spills (kernels/NOTES.md has counts). Devices without sub-groups of 8 have registers of 64 bytes, in which 16 lanes
+/// have the same room.
 const LARGE: [&str; 3] = ["attention_parts", "gated_delta_net_", "linear_"];
 
 /// How a kernel is compiled for a device.
@@ -15,8 +16,8 @@ const LARGE: [&str; 3] = ["attention_parts", "gated_delta_net_", "linear_"];
 pub(crate) struct Form {
     /// Lanes of a sub-group.
     pub width: u32,
-    /// The kernel needs more registers than a lane of this width has: threads get twice as many, and there are half as many of
-    /// them.
+    /// The kernel needs more registers than a lane of a width that was forced on it has: threads get twice as many, and there
+    /// are half as many of them.
     pub large_registers: bool,
 }
 
@@ -33,12 +34,13 @@ pub(crate) fn usual(widths: &[u32]) -> u32 {
 /// How a kernel is compiled, for a device with these widths. `forced` is one of them, for all kernels.
 pub(crate) fn form(entry: &str, widths: &[u32], forced: Option<u32>) -> Form {
     let is_large = LARGE.iter().any(|start| entry.starts_with(start));
-    let width = match (forced, is_large && widths.contains(&8)) {
-        (Some(width), _) => width,
-        (None, true) => 8,
-        (None, false) => usual(widths),
+    let has_narrow = widths.contains(&8);
+    let width = match forced {
+        Some(width) => width,
+        None if is_large && has_narrow => 8,
+        None => usual(widths),
     };
-    Form { width, large_registers: is_large && width > 8 }
+    Form { width, large_registers: is_large && has_narrow && width > 8 }
 }
 
 /// The width that the environment forces on all kernels.
@@ -67,7 +69,7 @@ mod tests {
         assert_eq!(usable(&[4, 8, 16, 32, 64]), [8, 16, 32]);
         assert_eq!(form("rms_norm_long", &[8, 16, 32], None), (16, false));
         assert_eq!(form("linear_q4_k_r1", &[8, 16, 32], None), (8, false));
-        assert_eq!(form("linear_q4_k_r1", &[16, 32], None), (16, true));
+        assert_eq!(form("linear_q4_k_r1", &[16, 32], None), (16, false));
         assert_eq!(form("rms_norm_long", &[32], None), (32, false));
         assert_eq!(form("attention_parts", &[8, 16, 32], Some(32)), (32, true));
     }

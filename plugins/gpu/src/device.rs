@@ -9,6 +9,7 @@ use crate::driver::{
 use crate::executable::GpuExecutable;
 use crate::import::{Staging, import};
 use crate::memory::{ALIGNMENT, GpuArena};
+use crate::opened;
 use crate::platform::{Images, Platform};
 use crate::program::GpuPlan;
 use crate::queue::{Launch, Queue};
@@ -119,7 +120,9 @@ impl GpuDevice {
         shared.settings.overlap &= loaded.overlaps;
         shared.stream = Some(driver.create_stream().map_err(failed)?);
         shared.queue = Mutex::new(Some(Queue::new(driver).map_err(failed)?));
-        Ok(Self { shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        opened::add(&shared);
+        Ok(Self { shared })
     }
 }
 
@@ -127,6 +130,7 @@ impl Drop for GpuDevice {
     /// What is queued holds on to the device, so it has to end.
     fn drop(&mut self) {
         let shared = &self.shared;
+        opened::remove(shared);
         if shared.bind().is_ok() {
             let _ = shared.driver.synchronize(shared.stream());
         }
@@ -213,6 +217,10 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    pub fn has_driver_of(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(self.driver, other.driver)
     }
 
     /// Makes this device that of the calling thread.

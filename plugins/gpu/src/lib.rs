@@ -21,6 +21,7 @@ mod executable;
 mod import;
 mod layout;
 mod memory;
+mod opened;
 mod platform;
 mod program;
 mod queue;

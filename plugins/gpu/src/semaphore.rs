@@ -2,6 +2,7 @@
 //! the device has finished, and signals it for all.
 
 use crate::device::Shared;
+use crate::opened;
 use paceline_plugin_api::backend::Semaphore;
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -106,10 +107,12 @@ impl Semaphore for GpuSemaphore {
         let start = Instant::now();
         let limit = Duration::from_nanos(timeout_ns);
         loop {
-            let is_busy = self.device.progress();
+            let mut is_busy = self.device.progress();
             if self.timeline.is_reached(value) {
                 return Ok(());
             }
+            // What this waits for may wait for another device.
+            is_busy |= opened::progress_others(&self.device);
             if let Some(failure) = self.timeline.failure() {
                 return Err(failure);
             }
@@ -127,6 +130,7 @@ impl Semaphore for GpuSemaphore {
 
     fn value(&self) -> u64 {
         self.device.progress();
+        opened::progress_others(&self.device);
         self.timeline.value()
     }
 
@@ -138,6 +142,7 @@ impl Semaphore for GpuSemaphore {
 
     fn failure(&self) -> Option<Error> {
         self.device.progress();
+        opened::progress_others(&self.device);
         self.timeline.failure()
     }
 }

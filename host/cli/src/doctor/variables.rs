@@ -19,7 +19,7 @@ const NO_EFFECT_THREADS: &str = "no effect here: `--threads N`";
 const NO_EFFECT_SETTINGS: &str = "no effect here: `--set PLUGIN.KEY=VALUE`";
 
 /// Exact names stand before beginnings that they have too.
-const MEANINGS: [Meaning; 35] = [
+const MEANINGS: [Meaning; 36] = [
     meaning("CUDA_VISIBLE_DEVICES", "hides all other NVIDIA devices", DRIVER_OBEYS),
     meaning("CUDA_DEVICE_ORDER", "in which order NVIDIA devices are counted", DRIVER_OBEYS),
     meaning("CUDA_LAUNCH_BLOCKING", "makes every launch wait, to find faults", "unset it: it costs speed"),
@@ -40,6 +40,11 @@ const MEANINGS: [Meaning; 35] = [
     meaning("ZE_FLAT_DEVICE_HIERARCHY", "whether tiles are devices of their own", DRIVER_OBEYS),
     meaning("ZE_*", "of Level Zero", "passed to plugins"),
     meaning("ZES_*", "of Level Zero", "passed to plugins"),
+    meaning(
+        "SYCL_SUBGROUP_WIDTH",
+        "lanes of sub-groups on Intel GPUs",
+        "the SYCL backend obeys it, to compare",
+    ),
     meaning("SYCL_*", "of the SYCL runtime", "passed to plugins"),
     meaning("UR_*", "of the SYCL runtime", "passed to plugins"),
     meaning("GGML_*", "of programs on ggml, such as llama.cpp", NO_EFFECT_SETTINGS),

@@ -2,10 +2,14 @@
 
 use super::SharedSlice;
 use super::math::silu;
+use crate::linear::lanes::prefetch;
 use core::ops::Range;
 
 /// Largest kernel width.
 pub const MAX_TAPS: usize = 16;
+
+/// Rows up to which the inputs are so few that fetching the rest takes longer than the sums.
+const FETCHED_ROWS: usize = 8;
 
 /// Inputs of [`causal_conv`], for the new rows of one sequence.
 #[derive(Clone, Copy)]
@@ -61,6 +65,9 @@ unsafe fn causal_conv_body(
 ) {
     assert!((1..=MAX_TAPS).contains(&work.taps) && channels.end <= work.channels);
     assert!(work.x.len().is_multiple_of(work.channels) && windows.before < windows.count);
+    if work.x.len() <= FETCHED_ROWS * work.channels {
+        fetch(work, windows, &channels);
+    }
     let mut at = channels.start;
     while at < channels.end {
         let left = channels.end - at;
@@ -75,6 +82,24 @@ unsafe fn causal_conv_body(
             }
         };
     }
+}
+
+/// Asks for what the channels need that no run leaves in a near cache: kernels, the window before the first row, and the
+/// places of those behind.
+#[inline(always)]
+fn fetch(work: &CausalConv<'_>, windows: &ConvWindows<'_>, channels: &Range<usize>) {
+    let lines = |start: *const u8, bytes: usize| {
+        (0..bytes).step_by(64).for_each(|at| prefetch(start.wrapping_add(at)));
+    };
+    let bytes = channels.len() * size_of::<f32>();
+    let before = work.taps - 1;
+    for plane in 0..=(work.x.len() / work.channels).min(windows.count - 1) {
+        for kept in 0..before {
+            let place = ((windows.before + plane) % windows.count * before + kept) * work.channels;
+            lines(windows.planes.pointer(place + channels.start).cast_const().cast(), bytes);
+        }
+    }
+    lines(work.weight[channels.start * work.taps..].as_ptr().cast(), bytes * work.taps);
 }
 
 /// `N` channels from `start` on, through all rows, with at most `TAPS` taps; with just so many if they are not

@@ -136,8 +136,11 @@ thread_local! {
 fn failed(call: &'static str) -> impl Fn(cl::cl_int) -> DriverError {
     move |code| {
         let cause = match code {
-            // A device that hangs answers with this; allocations have their own answer.
-            cl::CL_OUT_OF_RESOURCES | cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Cause::Lost,
+            // What a device that hangs answers where it is waited for; elsewhere something is too large for it.
+            cl::CL_OUT_OF_RESOURCES if ["clFinish", "clFlush", "clGetEventInfo"].contains(&call) => {
+                Cause::Lost
+            }
+            cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Cause::Lost,
             cl::CL_DEVICE_NOT_AVAILABLE => Cause::Lost,
             cl::CL_MEM_OBJECT_ALLOCATION_FAILURE | cl::CL_OUT_OF_HOST_MEMORY => Cause::OutOfMemory,
             _ => Cause::Other,
@@ -490,8 +493,9 @@ impl Driver for OpenClDriver {
         let mut open = lock(&self.open);
         if let Some((context, count)) = open.get_mut(&ordinal) {
             *count -= 1;
+            // Threads may have the address of what they bound last, so nothing is freed.
             if *count == 0 && context.is_lost.load(Ordering::Relaxed) {
-                open.remove(&ordinal);
+                std::mem::forget(open.remove(&ordinal));
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::{bits_of, strict_suite};
 use crate::driver::level_zero::{LevelZeroDriver, NoLevelZero};
 use crate::driver::opencl::NoOpenCl;
-use crate::platform::{Sycl, choose};
+use crate::platform::choose;
 use crate::selector::Selector;
 use level_zero_sys as ze;
 use paceline_gpu::driver::Driver;
@@ -58,9 +58,7 @@ impl Machine {
     }
 
     fn backend_at(&self, width: Option<u32>) -> GpuBackend {
-        let driver = LevelZeroDriver::start(&[self.path.to_str().unwrap()], &Selector::default(), width);
-        let driver: &'static dyn Driver = Box::leak(Box::new(driver.unwrap()));
-        GpuBackend::new(Box::leak(Box::new(Sycl { find: Box::new(move || Ok(driver)) })))
+        crate::backend_on(self.path.to_str().unwrap(), width).unwrap()
     }
 
     fn fail(&self, call: &str, after: u32, code: ze::ze_result_t) {

@@ -59,8 +59,10 @@ struct State {
 /// The stand-in.
 pub struct DoubleDriver {
     state: Mutex<State>,
-    /// What it says of its device.
+    /// What it says of its devices.
     pub facts: DeviceFacts,
+    /// How many there are.
+    pub devices: u32,
 }
 
 fn failed(call: &'static str, cause: Cause) -> DriverError {
@@ -83,7 +85,7 @@ impl DoubleDriver {
             captures: true,
             overlaps: true,
         };
-        Self { state: Mutex::new(state), facts }
+        Self { state: Mutex::new(state), facts, devices: 1 }
     }
 
     /// One that lives as long as the process, as the real one does.
@@ -216,7 +218,7 @@ impl DoubleDriver {
 
 impl Driver for DoubleDriver {
     fn device_count(&self) -> DriverResult<u32> {
-        self.call("device_count").map(|_| 1)
+        self.call("device_count").map(|_| self.devices)
     }
 
     fn facts(&self, _: u32) -> DriverResult<DeviceFacts> {

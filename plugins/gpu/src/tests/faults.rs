@@ -39,9 +39,13 @@ const BLOCK: u64 = 4096;
 
 impl Running {
     fn new(backend: &GpuBackend) -> Result<Self> {
+        Self::on(backend, 0)
+    }
+
+    fn on(backend: &GpuBackend, index: u32) -> Result<Self> {
         let capabilities = backend.devices()?.remove(0).capabilities;
         let plan = backend.plan(doubling(), &capabilities, &[])?;
-        let device = backend.open(0, &[])?;
+        let device = backend.open(index, &[])?;
         let io = device.create_arena(ArenaClass::Io, 2 * BLOCK)?;
         let bytes = plan.summary().workspace_bytes;
         let workspace = device.create_arena(ArenaClass::Workspace, bytes)?;
@@ -255,4 +259,20 @@ fn what_waits_behind_a_lost_device_fails_too() {
     fault(driver, "launch_graph", 0, Cause::Lost);
     gate.signal(1);
     assert_eq!(running.semaphore.wait(1, LONG_NS).unwrap_err().kind, ErrorKind::DeviceLost);
+}
+
+/// Nobody but the waiter of the second device looks after the first.
+#[test]
+fn who_waits_for_a_device_looks_after_what_that_waits_for() {
+    let driver = DoubleDriver::leaked_with(|driver| driver.devices = 2);
+    let backend = DoublePlatform::backend(driver);
+    let [first, second] = [0, 1].map(|index| Running::on(&backend, index).unwrap());
+    let made = [Point { semaphore: &first.semaphore, value: 1 }];
+    let done = [Point { semaphore: &second.semaphore, value: 1 }];
+    second.executable.launch(0, &made, &done).unwrap();
+    first.executable.launch(0, &[], &made).unwrap();
+    second.semaphore.wait(1, LONG_NS).unwrap();
+    assert_eq!(second.semaphore.value(), 1);
+    drop((first, second));
+    assert_eq!(driver.alive(), 0);
 }

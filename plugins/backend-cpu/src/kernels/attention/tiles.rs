@@ -284,27 +284,27 @@ impl WeighTile<'_> {
         // SAFETY: as the caller promises.
         unsafe {
             let mut sums = [[L::zero(); V]; Q];
-            for q in 0..Q {
-                for v in 0..V {
-                    sums[q][v] = L::load(to.add(q * self.width + v * LANES));
+            for (q, sums) in sums.iter_mut().enumerate() {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = L::load(to.add(q * self.width + v * LANES));
                 }
             }
             for position in 0..self.positions.len() {
                 let from = self.values.as_ptr().add(position * self.width + column);
                 let mut values = [L::zero(); V];
-                for v in 0..V {
-                    values[v] = L::load(from.add(v * LANES));
+                for (v, value) in values.iter_mut().enumerate() {
+                    *value = L::load(from.add(v * LANES));
                 }
-                for q in 0..Q {
+                for (q, sums) in sums.iter_mut().enumerate() {
                     let weight = L::splat(*weights.add(q * self.row + position));
-                    for v in 0..V {
-                        sums[q][v] = L::fma(weight, values[v], sums[q][v]);
+                    for (sum, &value) in sums.iter_mut().zip(&values) {
+                        *sum = L::fma(weight, value, *sum);
                     }
                 }
             }
-            for q in 0..Q {
-                for v in 0..V {
-                    L::store(sums[q][v], to.add(q * self.width + v * LANES));
+            for (q, sums) in sums.into_iter().enumerate() {
+                for (v, sum) in sums.into_iter().enumerate() {
+                    L::store(sum, to.add(q * self.width + v * LANES));
                 }
             }
         }

@@ -15,8 +15,9 @@ use super::{ALIGNMENT, GpuPlan, Id, KernelStep, Live, Place, Program, Ref, State
 use crate::layout::Layout;
 use describe::describe;
 use fusions::Fusions;
+use paceline_kernels::layout::WeightKind;
 use paceline_kernels::params::elementwise::CopyItems;
-use paceline_kernels::params::linear::Linear;
+use paceline_kernels::params::linear::{Linear, ORDER_BESIDE, ORDER_FIRST};
 use paceline_kernels::params::{Launch, Parameters, View};
 use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, WeightLayout};
 use paceline_plugin_api::graph::{Graph, Node, Value, ValueId, ValueKind};
@@ -427,12 +428,29 @@ impl<'g> Lowering<'g> {
         }
     }
 
+    /// Lets neighbours that read the same quantised activations run beside each other, where launches overlap.
+    fn pair_products(&mut self) {
+        let is_quantized =
+            |p: &Linear| WeightKind::from_gguf_id(p.segment0.kind).is_some_and(WeightKind::is_quantized);
+        for at in 1..self.items.len() {
+            let [Item::Product(first), Item::Product(second)] = &mut self.items[at - 1..=at] else {
+                continue;
+            };
+            if first.x == second.x && first.live == second.live && is_quantized(first) && is_quantized(second)
+            {
+                first.order |= ORDER_FIRST;
+                second.order |= ORDER_BESIDE;
+            }
+        }
+    }
+
     fn finish(mut self, weight_bytes: Vec<u64>) -> Program {
         if let Some((id, count)) = self.counters {
             let bytes = count * ELEMENT;
             self.intermediates.push(Intermediate { id, bytes });
             self.items.push(Item::Step(Step::Clear(id, bytes)));
         }
+        self.pair_products();
         let mut steps: Vec<Step> = self
             .items
             .into_iter()
