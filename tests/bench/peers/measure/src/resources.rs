@@ -45,6 +45,7 @@ mod tests {
         while thread_seconds_since(&before).iter().sum::<f64>() < 0.002 {
             numbers.iter_mut().for_each(|number| *number = number.wrapping_mul(3));
         }
-        assert!(peak_memory().unwrap() > (8 << 20) && numbers[0] % 3 == 0);
+        assert!(peak_memory().unwrap() > (8 << 20));
+        std::hint::black_box(numbers);
     }
 }
