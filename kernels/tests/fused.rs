@@ -103,7 +103,6 @@ fn a_norm_that_is_quantised_has_the_bits_of_two_launches() {
                 width: width as u32,
                 epsilon: 1e-6,
                 early: u32::from(wave == 32),
-                ..Default::default()
             };
             run(&p, wave);
             assert_eq!(quantized.bits(), expected.bits(), "{width}");
