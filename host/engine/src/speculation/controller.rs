@@ -25,11 +25,8 @@ const FIRST_DRAFT_COST: f64 = 0.3;
 const RETURN_MARGIN: f64 = 1.04;
 /// A drafter in use goes on down to this: it loses little until it is known better, and off it would gain nothing.
 const STAY_MARGIN: f64 = 0.98;
-/// How many standard errors better than measured a drafter in use may be: a few bad guesses in a row are no reason to go
-/// without it for many rounds.
-const BENEFIT_OF_DOUBT: f64 = 0.4;
 /// Rounds without a draft after which one is tried; doubles while drafting does not pay.
-const FIRST_PROBE: u32 = 24;
+const FIRST_PROBE: u32 = 32;
 const LAST_PROBE: u32 = 1024;
 /// Rounds after which rounds without a draft are timed again, first and at last: it doubles, since a context's first
 /// rounds meet cold caches and fresh memory.
@@ -63,13 +60,6 @@ impl Average {
 
     fn known(&self) -> Option<f64> {
         (self.samples > 0).then_some(self.value)
-    }
-
-    /// As [`Average::known`], of parts of 1, and as much better as may be by chance.
-    fn at_best(&self) -> Option<f64> {
-        let counted = f64::from(self.samples).min(1.0 / NEW_PART);
-        self.known()
-            .map(|part| (part + BENEFIT_OF_DOUBT * (part * (1.0 - part) / counted).max(0.0).sqrt()).min(1.0))
     }
 }
 
@@ -281,7 +271,7 @@ impl Controller {
     /// Expected tokens per second of a round with a draft of `length` tokens; 0 while no time is known.
     pub fn value(&self, drafter: usize, length: usize) -> f64 {
         let known = self.drafters.get(drafter).zip(self.seconds(drafter, length));
-        known.map_or(0.0, |(d, seconds)| (1.0 + d.expected(length, Average::known)) / seconds)
+        known.map_or(0.0, |(d, seconds)| (1.0 + d.expected(length)) / seconds)
     }
 
     /// Expected time of a round with a draft of `length` tokens; `None` while no time is known.
@@ -307,16 +297,14 @@ impl Controller {
         self.verify.at(0).map_or(0.0, |time| 1.0 / time)
     }
 
-    /// True if a draft of this value is worth verifying. If none of the drafter is, it is left alone until the next
-    /// probe, which is made in any case.
+    /// True if a draft of this value is worth verifying; if not, the drafter is left alone until the next probe, which is
+    /// made in any case.
     pub fn pays(&mut self, drafter: usize, value: f64) -> bool {
         let plain = self.plain_value();
-        let at_best = self.best_value(drafter);
         let Some(d) = self.drafters.get_mut(drafter).filter(|_| self.enabled) else { return true };
         match d.off {
             Some(rounds) => rounds >= d.next_probe,
             None if d.trials < TRIALS || value == 0.0 || value >= plain * STAY_MARGIN => true,
-            None if at_best >= plain * STAY_MARGIN => !d.free,
             None => {
                 d.off = Some(0);
                 false
@@ -388,19 +376,14 @@ impl Controller {
         }
     }
 
-    /// The value of the drafter's drafts at the length that it would have; of one in use, with the benefit of the doubt.
+    /// The value of the drafter's drafts at the length that it would have.
     fn best_value(&self, drafter: usize) -> f64 {
-        let Some(d) = self.drafters.get(drafter) else { return 0.0 };
-        let acceptance = if d.off.is_none() { Average::at_best } else { Average::known };
-        let value = |length: usize| {
-            let seconds = self.seconds(drafter, length);
-            seconds.map_or(0.0, |seconds| (1.0 + d.expected(length, acceptance)) / seconds)
-        };
+        let d = &self.drafters[drafter];
         let most = d.most.min(LENGTHS - 1);
         if d.fixed {
-            return value(most);
+            return self.value(drafter, most);
         }
-        (1..=most).map(value).fold(0.0, f64::max)
+        (1..=most).map(|length| self.value(drafter, length)).fold(0.0, f64::max)
     }
 
     /// Seconds of a verification of `drafts` drafted tokens, if that was measured.
@@ -410,14 +393,14 @@ impl Controller {
 }
 
 impl Drafter {
-    /// Expected number of accepted tokens of a draft of `length`, by what is taken for the acceptance of a position.
-    fn expected(&self, length: usize, acceptance: fn(&Average) -> Option<f64>) -> f64 {
+    /// Expected number of accepted tokens of a draft of `length`.
+    fn expected(&self, length: usize) -> f64 {
         let mut last = FIRST_GUESS;
         let mut reached = 1.0;
         let mut expected = 0.0;
         for position in 1..=length {
             // Behind the last position that is known, acceptance goes on as there.
-            if let Some(known) = self.acceptance.get(position).and_then(acceptance) {
+            if let Some(known) = self.acceptance.get(position).and_then(Average::known) {
                 last = known;
             }
             reached *= last;
