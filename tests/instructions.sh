@@ -6,6 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 table=tests/instructions.tsv
+# Counts depend on how the compiler splits a crate, which this decides.
+export CARGO_INCREMENTAL=1
 cargo build --quiet -p paceline-tests --example instruction_counts
 program="${CARGO_TARGET_DIR:-target}/debug/examples/instruction_counts"
 work="$(mktemp -d)"
