@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <ucontext.h>
@@ -34,6 +35,17 @@ struct Group {
     const void *argument = nullptr;
 };
 thread_local Group group;
+
+// Memory that the threads of a group share; zeros at first.
+template <typename T> struct Shared {
+    T *start;
+    explicit Shared(size_t count) : start(static_cast<T *>(std::calloc(count, sizeof(T)))) {
+        if (!start) std::abort();
+    }
+    ~Shared() { std::free(start); }
+    Shared(const Shared &) = delete;
+    Shared &operator=(const Shared &) = delete;
+};
 
 // `barrier` tells barriers apart: 0, or the distance of lanes that meet there.
 void wait_as(Wait why, kn_u32 barrier = 0) {
@@ -136,7 +148,10 @@ struct Entry {
 #define KN_LOCAL
 #define KN_FN static inline
 #define KN_CONSTANT static const
-#define KN_SHARED(type, name, count) static thread_local type name[count]
+/* Not in the thread's own storage: that is taken from its stack, and all kernels together share more than a stack has. */
+#define KN_SHARED(type, name, count)                                   \
+    static thread_local kn::Shared<type> name##_of_thread(count);      \
+    type *const name = name##_of_thread.start
 #define KN_AT(type, address) ((type *)(uintptr_t)(address))
 #define KN_UNROLL
 #define KN_UNROLL_BY(n)
