@@ -3,6 +3,7 @@
 
 pub(crate) mod level_zero;
 pub(crate) mod opencl;
+mod opened;
 
 use crate::widths::Form;
 use paceline_gpu::driver::{Cause, DriverError};

@@ -3,7 +3,7 @@
 //! `intel-opencl-rt` and `intel-cmplr-lib-rt` of PyPI. The variables that make it be found have to be there when a process begins, so each test runs in a
 //! process of its own.
 
-use super::strict_suite;
+use super::whole_suite;
 use paceline_plugin_api::abi::HostTable;
 use paceline_plugin_api::client::{BackendClient, PluginClient};
 use std::process::Command;
@@ -49,15 +49,15 @@ fn on_processor(name: &str, width: u32, inner: impl FnOnce(&BackendClient)) {
 
 #[test]
 fn conformance_at_8() {
-    on_processor("conformance_at_8", 8, |backend| strict_suite(backend, &[], true));
+    on_processor("conformance_at_8", 8, whole_suite);
 }
 
 #[test]
 fn conformance_at_16() {
-    on_processor("conformance_at_16", 16, |backend| strict_suite(backend, &[], true));
+    on_processor("conformance_at_16", 16, whole_suite);
 }
 
 #[test]
 fn conformance_at_32() {
-    on_processor("conformance_at_32", 32, |backend| strict_suite(backend, &[], true));
+    on_processor("conformance_at_32", 32, whole_suite);
 }

@@ -3,6 +3,7 @@
 mod calls;
 mod stream;
 
+use super::opened::{Account, Opened};
 use super::{Built, fingerprint, handle, lock, object, one_kernel, own_error, taken};
 use crate::selector::Selector;
 use crate::widths;
@@ -13,10 +14,8 @@ use paceline_gpu::driver::{
     KernelHandle, LaunchShape, ModuleHandle, StreamHandle,
 };
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use stream::{Event, Graph, Root, Stream};
 
@@ -42,11 +41,8 @@ pub(crate) enum NoLevelZero {
 struct Context {
     ordinal: u32,
     kernels: Built<Kernel>,
-    is_lost: AtomicBool,
     root: Root,
-    /// Bytes that are allocated, and those of each allocation.
-    taken: AtomicU64,
-    sizes: Mutex<HashMap<usize, u64>>,
+    account: Account,
 }
 
 /// A module, from which kernels are taken and built one by one.
@@ -82,8 +78,7 @@ impl Drop for Kernel {
 pub(crate) struct LevelZeroDriver {
     api: Arc<ze::LevelZero>,
     devices: Vec<Found>,
-    /// Opened devices, and how often they are.
-    open: Mutex<HashMap<u32, (Arc<Context>, u32)>>,
+    open: Opened<Context>,
     /// All kernels get this width.
     forced: Option<u32>,
 }
@@ -97,7 +92,7 @@ thread_local! {
 fn note_loss() {
     if !CURRENT.get().is_null() {
         // SAFETY: by the contract of the trait the context that is bound is open.
-        unsafe { &*CURRENT.get() }.is_lost.store(true, Ordering::Relaxed);
+        unsafe { &*CURRENT.get() }.account.lose();
     }
 }
 
@@ -119,7 +114,7 @@ impl LevelZeroDriver {
             return Err(NoLevelZero::NoDriver(error));
         }
         let devices = calls::devices(&api, selector, forced).map_err(NoLevelZero::Failed)?;
-        Ok(Self { api, devices, open: Mutex::default(), forced })
+        Ok(Self { api, devices, open: Opened::default(), forced })
     }
 
     fn found(&self, ordinal: u32) -> DriverResult<&Found> {
@@ -138,17 +133,9 @@ impl LevelZeroDriver {
         Ok((context, self.found(context.ordinal)?))
     }
 
-    fn counted(&self, context: &Context, memory: *mut c_void, bytes: u64) -> usize {
-        context.taken.fetch_add(bytes, Ordering::Relaxed);
-        lock(&context.sizes).insert(memory as usize, bytes);
-        memory as usize
-    }
-
     fn free_address(&self, address: usize) {
         let Ok((context, _)) = self.current() else { return };
-        if let Some(bytes) = lock(&context.sizes).remove(&address) {
-            context.taken.fetch_sub(bytes, Ordering::Relaxed);
-        }
+        context.account.remove(address);
         // SAFETY: allocated in this context, freed once by its owner.
         let _ = unsafe { call!(self.api, zeMemFree(context.root.context, address as *mut c_void)) };
     }
@@ -215,6 +202,9 @@ impl LevelZeroDriver {
             let kernel_made = call!(self.api, zeKernelCreate(module, &description, &mut kernel));
             let set = kernel_made.and_then(|()| call!(self.api, zeKernelSetIndirectAccess(kernel, all)));
             if let Err(error) = set {
+                if !kernel.is_null() {
+                    let _ = call!(self.api, zeKernelDestroy(kernel));
+                }
                 let _ = call!(self.api, zeModuleDestroy(module));
                 return Err(error);
             }
@@ -252,40 +242,16 @@ impl Driver for LevelZeroDriver {
 
     fn open(&self, ordinal: u32) -> DriverResult<ContextHandle> {
         let found = self.found(ordinal)?;
-        let mut open = lock(&self.open);
-        let context = match open.get_mut(&ordinal) {
-            Some((context, count)) => {
-                *count += 1;
-                Arc::clone(context)
-            }
-            None => {
-                let root = Root::new(&self.api, found)?;
-                let context = Arc::new(Context {
-                    ordinal,
-                    kernels: Built::default(),
-                    is_lost: AtomicBool::new(false),
-                    root,
-                    taken: AtomicU64::new(0),
-                    sizes: Mutex::default(),
-                });
-                open.insert(ordinal, (Arc::clone(&context), 1));
-                context
-            }
-        };
-        let handle = ContextHandle(Arc::as_ptr(&context) as usize);
+        let handle = self.open.open(ordinal, || {
+            let root = Root::new(&self.api, found)?;
+            Ok(Context { ordinal, kernels: Built::default(), root, account: Account::default() })
+        })?;
         self.bind(handle)?;
         Ok(handle)
     }
 
     fn close(&self, ordinal: u32) {
-        let mut open = lock(&self.open);
-        if let Some((context, count)) = open.get_mut(&ordinal) {
-            *count -= 1;
-            // Threads may have the address of what they bound last, so nothing is freed.
-            if *count == 0 && context.is_lost.load(Ordering::Relaxed) {
-                std::mem::forget(open.remove(&ordinal));
-            }
-        }
+        self.open.close(ordinal, |context| context.account.is_lost());
     }
 
     fn bind(&self, context: ContextHandle) -> DriverResult<()> {
@@ -297,7 +263,7 @@ impl Driver for LevelZeroDriver {
     fn memory(&self) -> DriverResult<(u64, u64)> {
         let (context, found) = self.current()?;
         let total = found.facts.memory;
-        Ok((total.saturating_sub(context.taken.load(Ordering::Relaxed)), total))
+        Ok((context.account.free_of(total), total))
     }
 
     fn allocate(&self, bytes: u64) -> DriverResult<Address> {
@@ -321,7 +287,7 @@ impl Driver for LevelZeroDriver {
                 zeMemAllocDevice(root.context, &description, size, ALIGNMENT, root.device, &mut memory)
             )?;
         }
-        Ok(self.counted(context, memory, bytes) as Address)
+        Ok(context.account.add(memory as usize, bytes) as Address)
     }
 
     fn free(&self, address: Address) {
@@ -522,6 +488,6 @@ impl LevelZeroDriver {
                 zeMemAllocHost(context.root.context, &description, bytes, ALIGNMENT, &mut memory)
             )?;
         }
-        Ok(self.counted(context, memory, bytes as u64) as *mut c_void)
+        Ok(context.account.add(memory as usize, bytes as u64) as *mut c_void)
     }
 }

@@ -1,27 +1,24 @@
 //! OpenCL with SPIR-V and unified shared memory, opened at run time. It cannot record work.
 
-use super::{Built, fingerprint, handle, lock, object, one_kernel, own_error, taken, uuid_text};
-use crate::selector::{Api, Kind, Selector};
+mod devices;
+
+use super::opened::{Account, Opened};
+use super::{Built, fingerprint, handle, lock, object, one_kernel, own_error, taken};
+use crate::selector::{Api, Selector};
 use crate::widths;
 use cl3::error_codes::error_text;
 use cl3::{command_queue, context, device, event, kernel, platform, program};
+use devices::{Found, examine, kind_of, text};
 use opencl_sys as cl;
 use paceline_gpu::driver::{
     Address, Cause, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle,
     KernelHandle, LaunchShape, ModuleHandle, StreamHandle,
 };
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CString, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-/// What a device must have, beside SPIR-V.
-const NEEDED: [&str; 3] =
-    ["cl_intel_unified_shared_memory", "cl_intel_subgroups", "cl_intel_required_subgroup_size"];
-/// Threads of the largest group.
-const GROUP: usize = 512;
 /// What the driver aligns memory to.
 const ALIGNMENT: u32 = 256;
 /// Division and roots as all other targets round them.
@@ -30,11 +27,6 @@ const LARGE_MEMORY: &str = " -cl-intel-greater-than-4GB-buffer-required";
 const LARGE_REGISTERS: &str = " -cl-intel-256-GRF-per-thread";
 /// `CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL`.
 const UNRESTRICTED: u64 = 1 << 23;
-/// `CL_DEVICE_PCI_BUS_INFO_KHR`.
-const PCI_BUS_INFO: u32 = 0x410F;
-/// `CL_DEVICE_UUID_KHR`.
-const UUID: u32 = 0x106A;
-
 /// Why OpenCL is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoOpenCl {
@@ -44,40 +36,12 @@ pub(crate) enum NoOpenCl {
     Failed(DriverError),
 }
 
-/// Functions of unified shared memory, which loaders do not export.
-#[derive(Clone, Copy)]
-struct Memory {
-    host: cl::clHostMemAllocINTEL_t,
-    device: cl::clDeviceMemAllocINTEL_t,
-    free: cl::clMemFreeINTEL_t,
-    fill: cl::clEnqueueMemFillINTEL_t,
-    copy: cl::clEnqueueMemcpyINTEL_t,
-}
-
-/// A device that is used.
-struct Found {
-    id: cl::cl_device_id,
-    memory: Memory,
-    widths: Vec<u32>,
-    facts: DeviceFacts,
-    largest: u64,
-    is_cpu: bool,
-}
-
-// SAFETY: ids of devices are pointers that any thread may use.
-unsafe impl Send for Found {}
-// SAFETY: as above.
-unsafe impl Sync for Found {}
-
 /// An opened device. It stays when the device is closed, unless that was lost.
 struct Context {
     ordinal: u32,
     context: cl::cl_context,
     kernels: Built<Kernel>,
-    is_lost: AtomicBool,
-    /// Bytes that are allocated, and those of each allocation.
-    taken: AtomicU64,
-    sizes: Mutex<HashMap<usize, u64>>,
+    account: Account,
 }
 
 // SAFETY: a context of OpenCL may be used by any thread.
@@ -122,8 +86,7 @@ struct Event {
 /// OpenCL on this machine.
 pub(crate) struct OpenClDriver {
     devices: Vec<Found>,
-    /// Opened devices, and how often they are.
-    open: Mutex<HashMap<u32, (Arc<Context>, u32)>>,
+    open: Opened<Context>,
     /// All kernels get this width.
     forced: Option<u32>,
 }
@@ -131,6 +94,14 @@ pub(crate) struct OpenClDriver {
 thread_local! {
     /// The context of the calling thread.
     static CURRENT: Cell<*const Context> = const { Cell::new(ptr::null()) };
+}
+
+/// Remembers that the device of the calling thread is lost.
+fn note_loss() {
+    if !CURRENT.get().is_null() {
+        // SAFETY: by the contract of the trait the context that is bound is open.
+        unsafe { &*CURRENT.get() }.account.lose();
+    }
 }
 
 fn failed(call: &'static str) -> impl Fn(cl::cl_int) -> DriverError {
@@ -145,9 +116,8 @@ fn failed(call: &'static str) -> impl Fn(cl::cl_int) -> DriverError {
             cl::CL_MEM_OBJECT_ALLOCATION_FAILURE | cl::CL_OUT_OF_HOST_MEMORY => Cause::OutOfMemory,
             _ => Cause::Other,
         };
-        if cause == Cause::Lost && !CURRENT.get().is_null() {
-            // SAFETY: by the contract of the trait the context that is bound is open.
-            unsafe { &*CURRENT.get() }.is_lost.store(true, Ordering::Relaxed);
+        if cause == Cause::Lost {
+            note_loss();
         }
         DriverError {
             call,
@@ -169,112 +139,6 @@ fn no_memory(call: &'static str, code: cl::cl_int) -> DriverError {
         }
         _ => error,
     }
-}
-
-fn numbers(bytes: &[u8]) -> Vec<u64> {
-    bytes
-        .chunks_exact(8)
-        .map(|b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
-        .collect()
-}
-
-/// A number that a device states, of four or eight bytes.
-fn number_of(id: cl::cl_device_id, what: u32) -> DriverResult<u64> {
-    let mut bytes = device::get_device_data(id, what).map_err(failed("clGetDeviceInfo"))?;
-    bytes.resize(8, 0);
-    Ok(numbers(&bytes)[0])
-}
-
-fn text(id: cl::cl_device_id, what: u32) -> DriverResult<String> {
-    let bytes = device::get_device_data(id, what).map_err(failed("clGetDeviceInfo"))?;
-    Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_owned())
-}
-
-/// A function that an extension of a platform has.
-///
-/// # Safety
-/// `F` is the type that the extension gives it, an optional pointer to a function.
-unsafe fn function<F: Copy>(of: cl::cl_platform_id, name: &CStr) -> Option<F> {
-    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    let library = cl3::load_library().as_ref().ok()?;
-    let address = library.clGetExtensionFunctionAddressForPlatform(of, name.as_ptr())?;
-    // SAFETY: of the same size, and what the caller says; null is none.
-    (!address.is_null()).then(|| unsafe { std::mem::transmute_copy(&address) })
-}
-
-impl Memory {
-    fn of(of: cl::cl_platform_id) -> Option<Self> {
-        // SAFETY: the types of `cl_intel_unified_shared_memory`.
-        unsafe {
-            Some(Self {
-                host: function(of, c"clHostMemAllocINTEL")?,
-                device: function(of, c"clDeviceMemAllocINTEL")?,
-                free: function(of, c"clMemFreeINTEL")?,
-                fill: function(of, c"clEnqueueMemFillINTEL")?,
-                copy: function(of, c"clEnqueueMemcpyINTEL")?,
-            })
-        }
-    }
-}
-
-fn kind_of(id: cl::cl_device_id) -> DriverResult<Kind> {
-    let kind = number_of(id, cl::CL_DEVICE_TYPE)?;
-    Ok(match kind {
-        _ if kind & cl::CL_DEVICE_TYPE_GPU != 0 => Kind::Gpu,
-        _ if kind & cl::CL_DEVICE_TYPE_CPU != 0 => Kind::Cpu,
-        _ => Kind::Other,
-    })
-}
-
-/// A device, or why it is of no use.
-fn examine(of: cl::cl_platform_id, id: cl::cl_device_id, number: u32, kind: Kind) -> Result<Found, String> {
-    let said = |error: DriverError| error.to_string();
-    let extensions = text(id, cl::CL_DEVICE_EXTENSIONS).map_err(said)?;
-    let missing = NEEDED.into_iter().find(|name| !extensions.split_whitespace().any(|it| it == *name));
-    if let Some(name) = missing {
-        return Err(format!("its driver has no {name}"));
-    }
-    if !text(id, cl::CL_DEVICE_IL_VERSION).is_ok_and(|versions| versions.contains("SPIR-V")) {
-        return Err("its driver takes no SPIR-V".into());
-    }
-    let memory = Memory::of(of).ok_or("its driver lacks functions of cl_intel_unified_shared_memory")?;
-    let widths = device::get_device_data(id, cl::CL_DEVICE_SUB_GROUP_SIZES_INTEL);
-    let widths: Vec<u32> = numbers(&widths.map_err(failed("clGetDeviceInfo")).map_err(said)?)
-        .iter()
-        .map(|&w| w as u32)
-        .collect();
-    let usable = widths::usable(&widths);
-    if usable.is_empty() {
-        return Err(format!("its sub-groups have {widths:?} lanes; 8, 16 or 32 are needed"));
-    }
-    let group = number_of(id, cl::CL_DEVICE_MAX_WORK_GROUP_SIZE).map_err(said)?;
-    if group < GROUP as u64 {
-        return Err(format!("its groups have at most {group} threads; {GROUP} are needed"));
-    }
-    let pci = device::get_device_data(id, PCI_BUS_INFO).ok().filter(|bytes| bytes.len() >= 16);
-    // Processors have none; devices without one are told apart by their number.
-    let pci = pci.map_or(format!("opencl:{number}"), |b| {
-        let word = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-        format!("{:04x}:{:02x}:{:02x}.{}", word(0), word(4), word(8), word(12))
-    });
-    let uuid = device::get_device_data(id, UUID).ok();
-    let uuid =
-        uuid.and_then(|bytes| bytes.try_into().ok()).map_or(String::new(), |id: [u8; 16]| uuid_text(&id));
-    let stated = |what: u32| number_of(id, what).map_err(said);
-    let facts = DeviceFacts {
-        name: text(id, cl::CL_DEVICE_NAME).map_err(said)?,
-        pci,
-        uuid,
-        memory: stated(cl::CL_DEVICE_GLOBAL_MEM_SIZE)?,
-        target: "spirv".into(),
-        wave: widths::usual(&usable),
-        units: (stated(cl::CL_DEVICE_MAX_COMPUTE_UNITS)? as u32).max(1),
-        is_integrated: stated(cl::CL_DEVICE_HOST_UNIFIED_MEMORY)? != 0,
-        captures: false,
-        overlaps: false,
-    };
-    let largest = stated(cl::CL_DEVICE_MAX_MEM_ALLOC_SIZE)?;
-    Ok(Found { id, memory, widths: usable, facts, largest, is_cpu: kind == Kind::Cpu })
 }
 
 impl OpenClDriver {
@@ -313,7 +177,7 @@ impl OpenClDriver {
                 number += 1;
             }
         }
-        Ok(Self { devices, open: Mutex::default(), forced })
+        Ok(Self { devices, open: Opened::default(), forced })
     }
 
     fn found(&self, ordinal: u32) -> DriverResult<&Found> {
@@ -348,16 +212,12 @@ impl OpenClDriver {
         if code != cl::CL_SUCCESS || memory.is_null() {
             return Err(no_memory(call, code));
         }
-        context.taken.fetch_add(bytes, Ordering::Relaxed);
-        lock(&context.sizes).insert(memory as usize, bytes);
-        Ok(memory as usize)
+        Ok(context.account.add(memory as usize, bytes))
     }
 
     fn free_address(&self, address: usize) {
         let Ok((context, found)) = self.current() else { return };
-        if let Some(bytes) = lock(&context.sizes).remove(&address) {
-            context.taken.fetch_sub(bytes, Ordering::Relaxed);
-        }
+        context.account.remove(address);
         if let Some(free) = found.memory.free {
             // SAFETY: allocated in this context, freed once by its owner.
             unsafe { free(context.context, address as *mut c_void) };
@@ -414,15 +274,13 @@ impl OpenClDriver {
                     cl::CL_KERNEL_EXEC_INFO_INDIRECT_DEVICE_ACCESS_INTEL,
                     cl::CL_KERNEL_EXEC_INFO_INDIRECT_HOST_ACCESS_INTEL,
                 ] {
+                    let (size, value) = (size_of_val(&all), (&raw const all).cast());
                     // SAFETY: the value is a boolean, as the extension asks for.
-                    unsafe {
-                        kernel::set_kernel_exec_info(
-                            kernel,
-                            which,
-                            size_of_val(&all),
-                            (&raw const all).cast(),
-                        )
-                        .map_err(failed("clSetKernelExecInfo"))?;
+                    let set = unsafe { kernel::set_kernel_exec_info(kernel, which, size, value) };
+                    if let Err(code) = set {
+                        // SAFETY: made above, released once.
+                        let _ = unsafe { kernel::release_kernel(kernel) };
+                        return Err(failed("clSetKernelExecInfo")(code));
                     }
                 }
                 Ok(kernel)
@@ -463,41 +321,17 @@ impl Driver for OpenClDriver {
 
     fn open(&self, ordinal: u32) -> DriverResult<ContextHandle> {
         let found = self.found(ordinal)?;
-        let mut open = lock(&self.open);
-        let context = match open.get_mut(&ordinal) {
-            Some((context, count)) => {
-                *count += 1;
-                Arc::clone(context)
-            }
-            None => {
-                let made = context::create_context(&[found.id], ptr::null(), None, ptr::null_mut());
-                let context = made.map_err(failed("clCreateContext"))?;
-                let context = Arc::new(Context {
-                    ordinal,
-                    context,
-                    kernels: Built::default(),
-                    is_lost: AtomicBool::new(false),
-                    taken: AtomicU64::new(0),
-                    sizes: Mutex::default(),
-                });
-                open.insert(ordinal, (Arc::clone(&context), 1));
-                context
-            }
-        };
-        let handle = ContextHandle(Arc::as_ptr(&context) as usize);
+        let handle = self.open.open(ordinal, || {
+            let made = context::create_context(&[found.id], ptr::null(), None, ptr::null_mut());
+            let context = made.map_err(failed("clCreateContext"))?;
+            Ok(Context { ordinal, context, kernels: Built::default(), account: Account::default() })
+        })?;
         self.bind(handle)?;
         Ok(handle)
     }
 
     fn close(&self, ordinal: u32) {
-        let mut open = lock(&self.open);
-        if let Some((context, count)) = open.get_mut(&ordinal) {
-            *count -= 1;
-            // Threads may have the address of what they bound last, so nothing is freed.
-            if *count == 0 && context.is_lost.load(Ordering::Relaxed) {
-                std::mem::forget(open.remove(&ordinal));
-            }
-        }
+        self.open.close(ordinal, |context| context.account.is_lost());
     }
 
     fn bind(&self, context: ContextHandle) -> DriverResult<()> {
@@ -509,7 +343,7 @@ impl Driver for OpenClDriver {
     fn memory(&self) -> DriverResult<(u64, u64)> {
         let (context, found) = self.current()?;
         let total = found.facts.memory;
-        Ok((total.saturating_sub(context.taken.load(Ordering::Relaxed)), total))
+        Ok((context.account.free_of(total), total))
     }
 
     fn allocate(&self, bytes: u64) -> DriverResult<Address> {
@@ -697,7 +531,10 @@ impl Driver for OpenClDriver {
         let status: cl::cl_int = status.map_err(failed("clGetEventInfo"))?.into();
         match status {
             // What went wrong while it was queued or ran; there is no way to go on from it.
-            code if code < 0 => Err(DriverError { cause: Cause::Lost, ..failed("running a kernel")(code) }),
+            code if code < 0 => {
+                note_loss();
+                Err(DriverError { cause: Cause::Lost, ..failed("running a kernel")(code) })
+            }
             code => Ok(code == cl::CL_COMPLETE),
         }
     }
