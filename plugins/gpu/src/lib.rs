@@ -26,6 +26,8 @@ mod platform;
 mod program;
 mod queue;
 mod semaphore;
+#[cfg(any(test, feature = "double"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 

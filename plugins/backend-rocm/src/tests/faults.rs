@@ -1,83 +1,13 @@
 //! What a card in good health does not do: failures of the runtime, one by one.
 
 use super::Double;
-use paceline_gpu::{GpuArena, GpuBackend, GpuDevice, GpuExecutable, GpuSemaphore};
-use paceline_plugin_api::backend::{
-    Arena, ArenaClass, Backend, Device, Executable, Load, Plan, Point, Semaphore, Span,
-};
-use paceline_plugin_api::graph::{Builder, DType, Graph};
-use paceline_plugin_api::{ErrorKind, Result};
+use paceline_gpu::testing::{LONG_NS, Running, doubling};
+use paceline_plugin_api::ErrorKind;
+use paceline_plugin_api::backend::{Arena, ArenaClass, Backend, Device, Plan, Semaphore};
 
-const BLOCK: u64 = 4096;
-const LONG_NS: u64 = 10_000_000_000;
 const OUT_OF_MEMORY: i32 = 2;
 const ILLEGAL_ADDRESS: i32 = 700;
 const LAUNCH_FAILURE: i32 = 719;
-
-/// y = 2 x.
-fn doubling() -> Graph {
-    let mut b = Builder::new();
-    let x = b.parameter("x", DType::F32, &[3, 4], None);
-    let y = b.scale(x, 2.0);
-    b.result("y", y);
-    b.finish()
-}
-
-/// The graph on a device, with memory.
-struct Running {
-    executable: GpuExecutable,
-    semaphore: GpuSemaphore,
-    io: GpuArena,
-    _workspace: GpuArena,
-    device: GpuDevice,
-}
-
-impl Running {
-    fn new(backend: &GpuBackend, settings: &[(&str, &str)]) -> Result<Self> {
-        let settings: Vec<_> = settings.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        let capabilities = backend.devices()?.remove(0).capabilities;
-        let plan = backend.plan(doubling(), &capabilities, &[])?;
-        let device = backend.open(0, &settings)?;
-        let io = device.create_arena(ArenaClass::Io, 2 * BLOCK)?;
-        let bytes = plan.summary().workspace_bytes;
-        let workspace = device.create_arena(ArenaClass::Workspace, bytes)?;
-        let executable = device.load(
-            &plan,
-            &Load {
-                weights: Vec::new(),
-                states: Vec::new(),
-                workspace: Span { arena: &workspace, offset: 0, bytes },
-                parameters: Span { arena: &io, offset: 0, bytes: BLOCK },
-                parameter_stride: BLOCK,
-                results: Span { arena: &io, offset: BLOCK, bytes: BLOCK },
-                result_stride: BLOCK,
-                slots: 1,
-            },
-        )?;
-        let semaphore = device.create_semaphore(0)?;
-        Ok(Self { executable, semaphore, io, _workspace: workspace, device })
-    }
-
-    fn launch(&self, value: u64) -> Result<()> {
-        self.executable.launch(0, &[], &[Point { semaphore: &self.semaphore, value }])
-    }
-
-    /// The first result, as it is at this moment.
-    fn result(&self) -> f32 {
-        let host = self.io.host_address().unwrap();
-        // SAFETY: the arena has two blocks.
-        unsafe { host.add(BLOCK as usize).cast::<f32>().read() }
-    }
-
-    fn run(&self, value: u64) -> Result<f32> {
-        let host = self.io.host_address().unwrap();
-        // SAFETY: as above, and no launch is pending.
-        unsafe { host.cast::<f32>().write(value as f32) };
-        self.launch(value)?;
-        self.semaphore.wait(value, LONG_NS)?;
-        Ok(self.result())
-    }
-}
 
 #[test]
 fn everything_is_given_back() {
@@ -97,13 +27,11 @@ fn a_missing_wait_shows() {
     let double = Double::with(&[("HIP_DOUBLE_DEVICES", "gfx1030"), ("HIP_DOUBLE_DELAY_US", "100000")]);
     let running = Running::new(&double.backend(), &[]).unwrap();
     assert_eq!(running.run(1), Ok(2.0));
-    let host = running.io.host_address().unwrap();
-    // SAFETY: the arena has two blocks, and no launch is pending.
-    unsafe { host.cast::<f32>().write(4.0) };
+    running.set(0, 4.0);
     running.launch(2).unwrap();
-    assert_eq!((running.result(), running.semaphore.value()), (2.0, 1));
+    assert_eq!((running.result(0), running.semaphore.value()), (2.0, 1));
     running.semaphore.wait(2, LONG_NS).unwrap();
-    assert_eq!(running.result(), 8.0);
+    assert_eq!(running.result(0), 8.0);
 }
 
 #[test]

@@ -6,12 +6,11 @@ use crate::driver::opencl::NoOpenCl;
 use crate::platform::choose;
 use crate::selector::Selector;
 use level_zero_sys as ze;
+use paceline_gpu::GpuBackend;
 use paceline_gpu::driver::Driver;
-use paceline_gpu::{GpuArena, GpuBackend, GpuDevice, GpuExecutable, GpuSemaphore};
+use paceline_gpu::testing::{LONG_NS, Running};
 use paceline_plugin_api::abi::HostTable;
-use paceline_plugin_api::backend::{
-    Arena, ArenaClass, Backend, Device, Executable, Load, Plan, Point, Semaphore, Span,
-};
+use paceline_plugin_api::backend::{Backend, Semaphore};
 use paceline_plugin_api::client::{BackendClient, PluginClient};
 use paceline_plugin_api::graph::{Builder, DType};
 use paceline_plugin_api::{ErrorKind, Result};
@@ -106,82 +105,24 @@ impl Drop for Machine {
     }
 }
 
-const BLOCK: u64 = 4096;
-const LONG_NS: u64 = 60_000_000_000;
-
-/// y = x * 2 * 3 + x, on a device, with memory.
-struct Running {
-    executable: GpuExecutable,
-    semaphore: GpuSemaphore,
-    io: GpuArena,
-    _workspace: GpuArena,
-    _device: GpuDevice,
+/// y = 7 x, by way of three launches.
+fn running(backend: &GpuBackend, settings: &[(&str, &str)]) -> Result<Running> {
+    let mut b = Builder::new();
+    let x = b.parameter("x", DType::F32, &[3, 4], None);
+    let twice = b.scale(x, 2.0);
+    let six = b.scale(twice, 3.0);
+    let y = b.add(six, x);
+    b.result("y", y);
+    Running::of(backend, 0, b.finish(), settings)
 }
 
-impl Running {
-    fn new(backend: &GpuBackend, settings: &[(String, String)]) -> Result<Self> {
-        let mut b = Builder::new();
-        let x = b.parameter("x", DType::F32, &[3, 4], None);
-        let twice = b.scale(x, 2.0);
-        let six = b.scale(twice, 3.0);
-        let y = b.add(six, x);
-        b.result("y", y);
-        let capabilities = backend.devices()?.remove(0).capabilities;
-        let plan = backend.plan(b.finish(), &capabilities, &[])?;
-        let device = backend.open(0, settings)?;
-        let io = device.create_arena(ArenaClass::Io, 4 * BLOCK)?;
-        let bytes = plan.summary().workspace_bytes;
-        let workspace = device.create_arena(ArenaClass::Workspace, bytes)?;
-        let executable = device.load(
-            &plan,
-            &Load {
-                weights: Vec::new(),
-                states: Vec::new(),
-                workspace: Span { arena: &workspace, offset: 0, bytes },
-                parameters: Span { arena: &io, offset: 0, bytes: 2 * BLOCK },
-                parameter_stride: BLOCK,
-                results: Span { arena: &io, offset: 2 * BLOCK, bytes: 2 * BLOCK },
-                result_stride: BLOCK,
-                slots: 2,
-            },
-        )?;
-        let semaphore = device.create_semaphore(0)?;
-        Ok(Self { executable, semaphore, io, _workspace: workspace, _device: device })
-    }
-
-    fn set(&self, slot: usize, x: f32) {
-        let host = self.io.host_address().unwrap();
-        // SAFETY: the arena has two blocks of each kind, and no launch of the slot is pending.
-        unsafe { host.add(slot * BLOCK as usize).cast::<f32>().write(x) };
-    }
-
-    fn result(&self, slot: usize) -> f32 {
-        let host = self.io.host_address().unwrap();
-        // SAFETY: as above.
-        unsafe { host.add((2 + slot) * BLOCK as usize).cast::<f32>().read() }
-    }
-
-    fn launch(&self, slot: u32, value: u64) -> Result<()> {
-        self.executable.launch(slot, &[], &[Point { semaphore: &self.semaphore, value }])
-    }
-
-    fn run(&self, value: u64) -> Result<f32> {
-        self.set(0, value as f32);
-        self.launch(0, value)?;
-        self.semaphore.wait(value, LONG_NS)?;
-        Ok(self.result(0))
-    }
-}
-
-fn plain() -> Vec<(String, String)> {
-    vec![("graphs".into(), "false".into())]
-}
+const PLAIN: &[(&str, &str)] = &[("graphs", "false")];
 
 #[test]
 fn recorded_steps_and_single_launches_give_the_same() {
     let machine = Machine::new();
     let backend = machine.backend();
-    let (graphs, single) = (Running::new(&backend, &[]).unwrap(), Running::new(&backend, &plain()).unwrap());
+    let (graphs, single) = (running(&backend, &[]).unwrap(), running(&backend, PLAIN).unwrap());
     for value in 1..20 {
         assert_eq!(graphs.run(value), Ok(value as f32 * 7.0));
         assert_eq!(single.run(value), Ok(value as f32 * 7.0));
@@ -190,8 +131,8 @@ fn recorded_steps_and_single_launches_give_the_same() {
     for value in (100..140).step_by(2) {
         graphs.set(0, value as f32);
         graphs.set(1, 1.0 + value as f32);
-        graphs.launch(0, value).unwrap();
-        graphs.launch(1, value + 1).unwrap();
+        graphs.launch_slot(0, value).unwrap();
+        graphs.launch_slot(1, value + 1).unwrap();
         graphs.semaphore.wait(value + 1, LONG_NS).unwrap();
         assert_eq!((graphs.result(0), graphs.result(1)), (value as f32 * 7.0, (1.0 + value as f32) * 7.0));
     }
@@ -205,7 +146,7 @@ fn recorded_steps_and_single_launches_give_the_same() {
 #[test]
 fn kernels_are_timed() {
     let machine = Machine::new();
-    let running = Running::new(&machine.backend(), &[("profile".into(), "true".into())]).unwrap();
+    let running = running(&machine.backend(), &[("profile", "true")]).unwrap();
     assert_eq!(running.run(1), Ok(7.0));
     assert!(machine.calls("zeCommandListAppendWriteGlobalTimestamp") >= 5);
     drop(running);
@@ -240,7 +181,7 @@ fn a_device_with_one_width_gets_it() {
         machine.only_width(width);
         let backend = machine.backend();
         assert!(backend.devices().unwrap()[0].capabilities.contains(&format!("wave={width}")));
-        assert_eq!(Running::new(&backend, &[]).unwrap().run(3), Ok(21.0));
+        assert_eq!(running(&backend, &[]).unwrap().run(3), Ok(21.0));
     }
 }
 
@@ -250,7 +191,7 @@ fn a_kernel_that_does_not_build_is_named_with_what_the_compiler_said() {
     let backend = machine.backend();
     // The device is asked for its widths once, and has others when kernels are built.
     machine.only_width(64);
-    let error = Running::new(&backend, &[]).err().unwrap();
+    let error = running(&backend, &[]).err().unwrap();
     for word in ["scale", "zeModuleCreate", "ZE_RESULT_MODULE_BUILD_FAILURE", "lanes"] {
         assert!(error.message.contains(word), "{}", error.message);
     }
@@ -268,14 +209,14 @@ fn a_failure_leaves_the_device_usable() {
         "zeCommandListClose",
     ] {
         machine.fail(call, 0, ze::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-        let failed = Running::new(&backend, &[]);
+        let failed = running(&backend, &[]);
         if call == "zeEventPoolCreate" && failed.is_ok() {
             continue;
         }
         let error = failed.err().unwrap_or_else(|| panic!("{call} has to fail"));
         assert!(error.kind == ErrorKind::OutOfMemory && error.message.contains(call), "{}", error.message);
     }
-    let running = Running::new(&backend, &[]).unwrap();
+    let running = running(&backend, &[]).unwrap();
     assert_eq!(running.run(1), Ok(7.0));
     drop(running);
     assert_eq!(machine.alive(), 0);
@@ -284,13 +225,13 @@ fn a_failure_leaves_the_device_usable() {
 #[test]
 fn a_lost_device_is_said_to_be_lost() {
     for (settings, call) in [
-        (Vec::new(), "zeCommandQueueExecuteCommandLists"),
-        (plain(), "zeCommandListAppendLaunchKernel"),
-        (plain(), "zeEventQueryStatus"),
+        (&[][..], "zeCommandQueueExecuteCommandLists"),
+        (PLAIN, "zeCommandListAppendLaunchKernel"),
+        (PLAIN, "zeEventQueryStatus"),
     ] {
         let machine = Machine::new();
         let backend = machine.backend();
-        let running = Running::new(&backend, &settings).unwrap();
+        let running = running(&backend, settings).unwrap();
         assert_eq!(running.run(1), Ok(7.0));
         machine.fail(call, 0, ze::ZE_RESULT_ERROR_DEVICE_LOST);
         let error = running.run(2).err().unwrap();

@@ -1,85 +1,12 @@
 //! What a card in good health does not do: failures of the driver, one by one.
 
 use super::DoublePlatform;
-use crate::backend::GpuBackend;
-use crate::device::GpuDevice;
+use crate::GpuBackend;
 use crate::driver::Cause;
 use crate::driver::double::{DoubleDriver, Fault, MEMORY};
-use crate::executable::GpuExecutable;
-use crate::memory::GpuArena;
-use crate::semaphore::GpuSemaphore;
-use paceline_plugin_api::backend::{
-    Arena, ArenaClass, Backend, Device, Executable, Load, Plan, Point, Semaphore, Span,
-};
-use paceline_plugin_api::graph::{Builder, DType, Graph};
-use paceline_plugin_api::{ErrorKind, Result};
-
-const ROWS: u32 = 3;
-const LONG_NS: u64 = 10_000_000_000;
-
-/// y = 2 x.
-fn doubling() -> Graph {
-    let mut b = Builder::new();
-    let x = b.parameter("x", DType::F32, &[ROWS, 4], None);
-    let y = b.scale(x, 2.0);
-    b.result("y", y);
-    b.finish()
-}
-
-/// The graph on a device, with memory.
-struct Running {
-    executable: GpuExecutable,
-    semaphore: GpuSemaphore,
-    io: GpuArena,
-    _workspace: GpuArena,
-    device: GpuDevice,
-}
-
-const BLOCK: u64 = 4096;
-
-impl Running {
-    fn new(backend: &GpuBackend) -> Result<Self> {
-        Self::on(backend, 0)
-    }
-
-    fn on(backend: &GpuBackend, index: u32) -> Result<Self> {
-        let capabilities = backend.devices()?.remove(0).capabilities;
-        let plan = backend.plan(doubling(), &capabilities, &[])?;
-        let device = backend.open(index, &[])?;
-        let io = device.create_arena(ArenaClass::Io, 2 * BLOCK)?;
-        let bytes = plan.summary().workspace_bytes;
-        let workspace = device.create_arena(ArenaClass::Workspace, bytes)?;
-        let executable = device.load(
-            &plan,
-            &Load {
-                weights: Vec::new(),
-                states: Vec::new(),
-                workspace: Span { arena: &workspace, offset: 0, bytes },
-                parameters: Span { arena: &io, offset: 0, bytes: BLOCK },
-                parameter_stride: BLOCK,
-                results: Span { arena: &io, offset: BLOCK, bytes: BLOCK },
-                result_stride: BLOCK,
-                slots: 1,
-            },
-        )?;
-        let semaphore = device.create_semaphore(0)?;
-        Ok(Self { executable, semaphore, io, _workspace: workspace, device })
-    }
-
-    fn launch(&self, value: u64) -> Result<()> {
-        self.executable.launch(0, &[], &[Point { semaphore: &self.semaphore, value }])
-    }
-
-    fn run(&self, value: u64) -> Result<f32> {
-        let host = self.io.host_address().unwrap();
-        // SAFETY: the arena has two blocks, and no launch is pending.
-        unsafe { host.cast::<f32>().write(value as f32) };
-        self.launch(value)?;
-        self.semaphore.wait(value, LONG_NS)?;
-        // SAFETY: as above.
-        Ok(unsafe { host.add(BLOCK as usize).cast::<f32>().read() })
-    }
-}
+use crate::testing::{LONG_NS, Running, doubling};
+use paceline_plugin_api::ErrorKind;
+use paceline_plugin_api::backend::{Arena, ArenaClass, Backend, Device, Executable, Point, Semaphore};
 
 fn fault(driver: &DoubleDriver, call: &'static str, after: u32, cause: Cause) {
     driver.fail(Fault { call, after, cause });
@@ -89,7 +16,7 @@ fn fault(driver: &DoubleDriver, call: &'static str, after: u32, cause: Cause) {
 fn everything_is_given_back() {
     let driver = DoubleDriver::leaked();
     let backend = DoublePlatform::backend(driver);
-    let running = Running::new(&backend).unwrap();
+    let running = Running::new(&backend, &[]).unwrap();
     assert_eq!(running.run(1), Ok(2.0));
     assert_eq!(running.run(5), Ok(10.0));
     assert!(driver.alive() > 0);
@@ -101,14 +28,14 @@ fn everything_is_given_back() {
 fn what_nobody_waited_for_is_given_back_too() {
     let driver = DoubleDriver::leaked();
     let backend = DoublePlatform::backend(driver);
-    let running = Running::new(&backend).unwrap();
+    let running = Running::new(&backend, &[]).unwrap();
     running.launch(1).unwrap();
     let gate = running.device.create_semaphore(0).unwrap();
     running.executable.launch(0, &[Point { semaphore: &gate, value: 1 }], &[]).unwrap();
-    let Running { executable, semaphore, io, _workspace, device } = running;
+    let Running { executable, semaphore, io, workspace, device } = running;
     drop(device);
     assert_eq!(semaphore.value(), 1);
-    drop((executable, gate, semaphore, io, _workspace));
+    drop((executable, gate, semaphore, io, workspace));
     assert_eq!(driver.alive(), 0);
 }
 
@@ -116,7 +43,7 @@ fn what_nobody_waited_for_is_given_back_too() {
 fn launches_neither_allocate_nor_wait() {
     let driver = DoubleDriver::leaked();
     let backend = DoublePlatform::backend(driver);
-    let running = Running::new(&backend).unwrap();
+    let running = Running::new(&backend, &[]).unwrap();
     running.run(1).unwrap();
     let made =
         ["allocate", "allocate_pinned", "create_event", "create_stream", "begin_capture", "synchronize"];
@@ -161,7 +88,7 @@ fn a_device_without_kernels_is_refused() {
 fn a_driver_that_cannot_capture_runs_step_by_step() {
     let driver = DoubleDriver::leaked_with(|driver| driver.facts.captures = false);
     let backend = DoublePlatform::backend(driver);
-    let running = Running::new(&backend).unwrap();
+    let running = Running::new(&backend, &[]).unwrap();
     assert_eq!(running.run(1), Ok(2.0));
     assert_eq!((driver.calls("begin_capture"), driver.calls("launch")), (0, 1));
 }
@@ -171,7 +98,7 @@ fn machine_code_that_is_refused_is_compiled_by_the_driver() {
     let driver = DoubleDriver::leaked();
     let backend = DoublePlatform::backend(driver);
     fault(driver, "load_module", 1, Cause::NoImage);
-    assert_eq!(Running::new(&backend).unwrap().run(1), Ok(2.0));
+    assert_eq!(Running::new(&backend, &[]).unwrap().run(1), Ok(2.0));
 }
 
 #[test]
@@ -207,11 +134,11 @@ fn memory_that_runs_out_while_a_step_is_captured_is_an_error() {
     let driver = DoubleDriver::leaked();
     let backend = DoublePlatform::backend(driver);
     fault(driver, "end_capture", 0, Cause::OutOfMemory);
-    let error = Running::new(&backend).err().unwrap();
+    let error = Running::new(&backend, &[]).err().unwrap();
     assert_eq!(error.kind, ErrorKind::OutOfMemory);
     assert!(error.message.contains("captur"), "{}", error.message);
     assert_eq!(driver.alive(), 0);
-    assert_eq!(Running::new(&backend).unwrap().run(1), Ok(2.0));
+    assert_eq!(Running::new(&backend, &[]).unwrap().run(1), Ok(2.0));
 }
 
 /// The launch is accepted, and the fault shows while it runs.
@@ -219,7 +146,7 @@ fn memory_that_runs_out_while_a_step_is_captured_is_an_error() {
 fn a_device_that_is_lost_fails_what_waits_and_all_that_follows() {
     let driver = DoubleDriver::leaked();
     let backend = DoublePlatform::backend(driver);
-    let running = Running::new(&backend).unwrap();
+    let running = Running::new(&backend, &[]).unwrap();
     running.run(1).unwrap();
     fault(driver, "has_passed", 0, Cause::Lost);
     running.launch(2).unwrap();
@@ -240,7 +167,7 @@ fn a_device_that_is_lost_fails_what_waits_and_all_that_follows() {
 fn a_launch_that_is_refused_leaves_the_device_usable() {
     let driver = DoubleDriver::leaked();
     let backend = DoublePlatform::backend(driver);
-    let running = Running::new(&backend).unwrap();
+    let running = Running::new(&backend, &[]).unwrap();
     fault(driver, "launch_graph", 0, Cause::Other);
     let error = running.launch(1).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Internal);
@@ -252,7 +179,7 @@ fn a_launch_that_is_refused_leaves_the_device_usable() {
 fn what_waits_behind_a_lost_device_fails_too() {
     let driver = DoubleDriver::leaked();
     let backend = DoublePlatform::backend(driver);
-    let running = Running::new(&backend).unwrap();
+    let running = Running::new(&backend, &[]).unwrap();
     let gate = running.device.create_semaphore(0).unwrap();
     let signals = [Point { semaphore: &running.semaphore, value: 1 }];
     running.executable.launch(0, &[Point { semaphore: &gate, value: 1 }], &signals).unwrap();
@@ -266,7 +193,7 @@ fn what_waits_behind_a_lost_device_fails_too() {
 fn who_waits_for_a_device_looks_after_what_that_waits_for() {
     let driver = DoubleDriver::leaked_with(|driver| driver.devices = 2);
     let backend = DoublePlatform::backend(driver);
-    let [first, second] = [0, 1].map(|index| Running::on(&backend, index).unwrap());
+    let [first, second] = [0, 1].map(|index| Running::of(&backend, index, doubling(), &[]).unwrap());
     let made = [Point { semaphore: &first.semaphore, value: 1 }];
     let done = [Point { semaphore: &second.semaphore, value: 1 }];
     second.executable.launch(0, &made, &done).unwrap();
