@@ -79,7 +79,10 @@ fn every_context_follows_the_backend_that_runs_it() {
     let archs = texts(&devices["devices"], "arch");
     assert_eq!(archs[..4], ["sm_90", "gfx1101", "gfx906", "spirv"]);
 
-    let expected = machine.run(&["run", "demo", "--device", "cpu:0", "-p", "def add(a", "-n", "3"]);
+    let text_on = |device| {
+        machine.run(&["run", "demo", "--device", device, "-p", "def add(a", "-n", "3", "--temp", "0"])
+    };
+    let expected = text_on("cpu:0");
     for device in DEVICES {
         let own = device.split_once(':').unwrap().0;
         let explained = machine.json(&["explain", "demo", "--device", device]);
@@ -95,8 +98,7 @@ fn every_context_follows_the_backend_that_runs_it() {
         let rollback = settings.iter().find(|it| it["key"] == "speculation.rollback").unwrap();
         assert_eq!(rollback["value"], if own == "cpu" { "replay" } else { "snapshots" }, "{device}");
 
-        let text = machine.run(&["run", "demo", "--device", device, "-p", "def add(a", "-n", "3"]);
-        assert_eq!(text, expected, "{device}");
+        assert_eq!(text_on(device), expected, "{device}");
     }
 }
 
