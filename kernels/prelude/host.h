@@ -22,7 +22,7 @@ namespace {
 namespace kn {
 const size_t STACK = 64 * 1024;
 enum Wait { RUNS, AT_WAVE, AT_BARRIER, DONE };
-struct Lane { jmp_buf at; Wait wait; kn_u32 barrier; bool begun; ucontext_t start; std::unique_ptr<char[]> stack; };
+struct Lane { jmp_buf at; Wait wait; kn_u32 barrier; bool begun = false; ucontext_t start; std::unique_ptr<char[]> stack; };
 struct Group {
     // Grown, and never given back, so that a thread's group needs no code when the thread begins or ends.
     Lane *lanes = nullptr;
@@ -54,10 +54,14 @@ void wait_as(Wait why, kn_u32 barrier = 0) {
     lane.barrier = barrier;
     if (!_setjmp(lane.at)) _longjmp(group.scheduler, 1);
 }
+// A fibre goes on with the next group's lane when one is done: making a context costs system calls.
 void begin_lane() {
-    group.function(group.argument);
-    group.lanes[group.current].wait = DONE;
-    _longjmp(group.scheduler, 1);
+    for (;;) {
+        group.function(group.argument);
+        Lane &lane = group.lanes[group.current];
+        lane.wait = DONE;
+        if (!_setjmp(lane.at)) _longjmp(group.scheduler, 1);
+    }
 }
 // Runs lane `i` until it waits or ends.
 __attribute__((noinline)) void resume(kn_u32 i) {
@@ -66,27 +70,24 @@ __attribute__((noinline)) void resume(kn_u32 i) {
     if (_setjmp(group.scheduler)) return;
     if (lane.begun) _longjmp(lane.at, 1);
     lane.begun = true;
+    if (!lane.stack) lane.stack.reset(new char[STACK]);
+    getcontext(&lane.start);
+    lane.start.uc_stack.ss_sp = lane.stack.get();
+    lane.start.uc_stack.ss_size = STACK;
+    lane.start.uc_link = nullptr;
+    makecontext(&lane.start, begin_lane, 0);
     swapcontext(&group.home, &lane.start);
 }
-// Returns false if lanes wait for others that will not come, which would hang or go wrong on a GPU.
-bool run_group(kn_u32 threads) {
+// Returns false if lanes wait for others that will not come, which would hang or go wrong on a GPU; what is left of them then
+// is a fibre that began and did not end.
+bool run_lanes(kn_u32 threads) {
     Group &g = group;
     if (g.room < threads) {
         delete[] g.lanes;
         g.lanes = new Lane[threads];
         g.room = threads;
     }
-    for (kn_u32 i = 0; i < threads; i++) {
-        Lane &lane = g.lanes[i];
-        lane.wait = RUNS;
-        lane.begun = false;
-        if (!lane.stack) lane.stack.reset(new char[STACK]);
-        getcontext(&lane.start);
-        lane.start.uc_stack.ss_sp = lane.stack.get();
-        lane.start.uc_stack.ss_size = STACK;
-        lane.start.uc_link = nullptr;
-        makecontext(&lane.start, begin_lane, 0);
-    }
+    for (kn_u32 i = 0; i < threads; i++) g.lanes[i].wait = RUNS;
     for (;;) {
         kn_u32 done = 0, at_barrier = 0;
         for (kn_u32 first = 0; first < threads; first += KN_WAVE) {
@@ -124,6 +125,11 @@ bool run_group(kn_u32 threads) {
             g.lanes[i].wait = RUNS;
         }
     }
+}
+bool run_group(kn_u32 threads) {
+    if (run_lanes(threads)) return true;
+    for (kn_u32 i = 0; i < threads; i++) group.lanes[i].begun = false;
+    return false;
 }
 struct Entry {
     const char *name;

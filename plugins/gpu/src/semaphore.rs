@@ -121,7 +121,7 @@ impl Semaphore for GpuSemaphore {
                 return Err(Error::new(ErrorKind::Timeout, "the wait timed out"));
             }
             match is_busy {
-                true if elapsed < SPIN => std::hint::spin_loop(),
+                true if elapsed < SPIN => std::thread::yield_now(),
                 true => std::thread::sleep(NAP.min(limit - elapsed)),
                 false => self.timeline.sleep(value, (limit - elapsed).min(LONGEST_SLEEP)),
             }
