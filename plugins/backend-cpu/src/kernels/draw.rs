@@ -22,7 +22,13 @@ unsafe fn draw_body(x: &[f32], noise: Noise, tokens: Option<&[i32]>) -> (i32, u3
         return (find(x, largest) as i32, 0);
     }
     let least = largest * noise.factor - noise.floor;
-    let (mut best, mut index) = (f32::NEG_INFINITY, 0);
+    let chance = |column: usize| {
+        let token = tokens.and_then(|tokens| tokens.get(column)).map_or(column as u32, |&token| token as u32);
+        uniform_f32(noise.key, token)
+    };
+    let score = |scaled: f32, u: f32| scaled - (-u.ln()).ln();
+    let mut index = find(x, largest);
+    let mut best = score(largest * noise.factor, chance(index));
     for (group, first) in x.chunks(STRIDE).zip((0..).step_by(STRIDE)) {
         // Few groups have a candidate. Without an early exit, so that the comparison vectorises.
         if !group.iter().fold(false, |found, &logit| found | (logit * noise.factor >= least)) {
@@ -33,13 +39,37 @@ unsafe fn draw_body(x: &[f32], noise: Noise, tokens: Option<&[i32]>) -> (i32, u3
             if scaled < least {
                 continue;
             }
-            let token =
-                tokens.and_then(|tokens| tokens.get(column)).map_or(column as u32, |&token| token as u32);
-            let score = scaled - (-uniform_f32(noise.key, token).ln()).ln();
-            if score > best {
-                (best, index) = (score, column);
+            let u = chance(column);
+            // It wins if -ln u is below e^(scaled - best), and -ln u is at least 1 - u: few need logarithms.
+            if 1.0 - u > power_above(scaled - best) {
+                continue;
+            }
+            let own = score(scaled, u);
+            if own > best || (own == best && column < index) {
+                (best, index) = (own, column);
             }
         }
     }
     (index as i32, 0)
+}
+
+/// A power of two that is more than e^x, for x that is finite and not far from 0.
+#[inline(always)]
+fn power_above(x: f32) -> f32 {
+    let exponent = (x * std::f32::consts::LOG2_E).floor() + 2.0;
+    f32::from_bits(((exponent.clamp(-126.0, 127.0) + 127.0) as u32) << 23)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_power_is_above_and_near() {
+        for step in -4000..400 {
+            let x = step as f32 / 100.0;
+            let bound = f64::from(power_above(x));
+            assert!(bound > f64::from(x).exp() && bound <= 4.0 * f64::from(x).exp(), "{x} {bound}");
+        }
+    }
 }
