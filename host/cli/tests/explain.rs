@@ -77,6 +77,7 @@ fn the_demo_on_the_processor() {
     launch_timeout               600     built-in default                                         -
     microbatch                   512     built-in default                                         -
     mtp-chain.depth              0       default of mtp-chain                                     -
+    mtp-chain.draw               on      default of mtp-chain                                     -
     mtp-chain.form               chain   default of mtp-chain                                     -
     mtp-chain.head               auto    default of mtp-chain                                     trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on      rule registry.toml:35 (backend = cpu)                    -

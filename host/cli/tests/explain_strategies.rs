@@ -136,6 +136,7 @@ fn a_drafter_has_settings_by_facts_of_its_own() {
     setting         value  from                                                                           instead of
     dflash.context  0      default of dflash                                                              -
     dflash.depth    4      rule [folder]/paceline/registry.toml:2 (role = drafter, arch = dflash)  0 (default of dflash)
+    dflash.draw     on     default of dflash                                                              -
     ");
     let explained = user.json(&["explain", "demo", "--draft", &draft, "--json"]);
     assert_eq!(explained["drafter"]["model"]["arch"], "dflash");
