@@ -391,6 +391,8 @@ mod strategies {
         passed   the default of `depth` is taken
         passed   a wrong value of `context` is refused
         passed   the default of `context` is taken
+        passed   a wrong value of `draw` is refused
+        passed   the default of `draw` is taken
         skipped  a text is followed: it needs a model: it needs a drafter that was trained for the model: give the drafter's file with --draft
         --- stderr
         that is the contract, without a model; `paceline bench MODEL --strategy none,dflash` shows on a model what it gains, and that texts stay the same
