@@ -14,6 +14,9 @@ use paceline_tests::{
 };
 use std::sync::Arc;
 
+/// The reference drafts the likeliest tokens, also where texts are drawn.
+const LIKELIEST: (&str, &str) = ("draw", "false");
+
 /// Compares proposals with the reference on the text that the target saw; tokens count where the reference's two best
 /// logits are further apart than `margin`. Gives how many were compared.
 fn compare<'a>(
@@ -138,7 +141,7 @@ fn drafts_of_random_drafters_are_those_of_the_reference() {
         let depths = if name == "plain" { &["1", "5", "15"][..] } else { &["5"] };
         for &depth in depths {
             let log = format!("random {name} {depth}");
-            let settings = [("depth", depth), ("log", &log)];
+            let settings = [("depth", depth), LIKELIEST, ("log", &log)];
             let mut engine = dflash_engine(&files, exact(), "dflash-recorded", &settings);
             let prompt = target.tokens(40, 5);
             let sequence = engine.new_sequence().unwrap();
@@ -167,7 +170,7 @@ fn a_ring_forgets_what_is_further_back_and_nothing_else() {
     for (microbatch, length) in [(64, 900), (1024, 1100)] {
         let log = format!("ring {microbatch}");
         let options = EngineOptions { microbatch, context: Some(2048), ..exact() };
-        let settings = [("depth", "5"), ("context", "50"), ("log", &log)];
+        let settings = [("depth", "5"), LIKELIEST, ("context", "50"), ("log", &log)];
         let mut engine = dflash_engine(&files, options, "dflash-recorded", &settings);
         let prompt = target.tokens(length, 5);
         let generated = text(&mut engine, &prompt, warm(), 700);
@@ -192,7 +195,7 @@ fn a_text_that_is_cut_far_back_is_drafted_from_when_the_ring_holds_it_again() {
     };
     let bytes = [target.to_bytes(), RandomDrafter::for_target(&sizes).to_bytes()];
     let files = bytes.map(|bytes| Arc::new(Gguf::from_bytes(bytes).unwrap()));
-    let settings = [("depth", "4"), ("context", "50"), ("log", "cut")];
+    let settings = [("depth", "4"), LIKELIEST, ("context", "50"), ("log", "cut")];
     let options = EngineOptions { context: Some(1536), ..exact() };
     let [target, draft] = files.clone();
     let strategies = StrategyOptions {
