@@ -18,10 +18,12 @@ fn settings_are_those_of_the_descriptor() {
     for setting in SETTINGS {
         assert!(DESCRIPTOR.contains(&format!("key = \"{}\"", setting.key)), "{}", setting.key);
         assert!(DESCRIPTOR.contains(setting.doc), "{}", setting.doc);
-        let SettingType::Integer { default: 0, min: 0, max } = setting.kind else {
-            panic!("{}", setting.key)
+        let said = match setting.kind {
+            SettingType::Integer { default: 0, min: 0, max } => format!("range = [0, {max}]"),
+            SettingType::Bool { default } => format!("default = {default}"),
+            _ => panic!("{}", setting.key),
         };
-        assert!(DESCRIPTOR.contains(&format!("range = [0, {max}]")), "{}", setting.key);
+        assert!(DESCRIPTOR.contains(&said), "{}", setting.key);
     }
     assert_eq!(DESCRIPTOR.matches("[[setting]]").count(), SETTINGS.len());
 }

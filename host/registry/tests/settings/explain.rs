@@ -102,6 +102,7 @@ fn a_recurrent_model_on_the_processor() {
     launch_timeout               600     built-in default                                         -
     microbatch                   512     built-in default                                         -
     mtp-chain.depth              0       default of mtp-chain                                     -
+    mtp-chain.draw               on      default of mtp-chain                                     -
     mtp-chain.form               chain   default of mtp-chain                                     -
     mtp-chain.head               auto    default of mtp-chain                                     trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on      rule registry.toml:35 (backend = cpu)                    -
@@ -163,6 +164,7 @@ fn a_model_on_one_of_two_cards() {
     launch_timeout               600        built-in default                              -
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
+    mtp-chain.draw               on         default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
     mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on         default of mtp-chain                          -
@@ -199,6 +201,7 @@ fn layers_on_cards_of_two_makers() {
     launch_timeout               600        built-in default                              -
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
+    mtp-chain.draw               on         default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
     mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on         default of mtp-chain                          -
@@ -239,6 +242,7 @@ fn two_cards_that_share_every_layer() {
     launch_timeout               600        built-in default                              -
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
+    mtp-chain.draw               on         default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
     mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on         default of mtp-chain                          -
@@ -279,6 +283,7 @@ fn several_sequences() {
     launch_timeout               600        built-in default                              -
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
+    mtp-chain.draw               on         default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
     mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on         rule registry.toml:35 (backend = cpu)         -
@@ -327,6 +332,7 @@ fn values_from_everywhere() {
     launch_timeout               600        built-in default                       -
     microbatch                   512        built-in default                       -
     mtp-chain.depth              4          --set                                  3 (~/.config/paceline/registry.toml:3) and 2 more
+    mtp-chain.draw               on         default of mtp-chain                   -
     mtp-chain.form               chain      default of mtp-chain                   -
     mtp-chain.head               auto       default of mtp-chain                   trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on         rule registry.toml:35 (backend = cpu)  -
@@ -367,6 +373,7 @@ fn a_site_that_sets_what_is_not_used_here() {
     launch_timeout               600     built-in default                                         -
     microbatch                   512     built-in default                                         -
     mtp-chain.depth              0       default of mtp-chain                                     -
+    mtp-chain.draw               on      default of mtp-chain                                     -
     mtp-chain.form               chain   default of mtp-chain                                     -
     mtp-chain.head               auto    default of mtp-chain                                     trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on      rule registry.toml:35 (backend = cpu)                    -
@@ -410,6 +417,7 @@ fn a_default_that_cannot_be_had() {
     launch_timeout               600        built-in default                              -
     microbatch                   512        built-in default                              -
     mtp-chain.depth              0          default of mtp-chain                          -
+    mtp-chain.draw               on         default of mtp-chain                          -
     mtp-chain.form               chain      default of mtp-chain                          -
     mtp-chain.head               auto       default of mtp-chain                          trimmed (rule registry.toml:28 needs model.has_trimmed_head = true, here false)
     mtp-chain.kv_only            on         rule registry.toml:35 (backend = cpu)         -
@@ -452,6 +460,7 @@ fn a_drafter_has_facts_of_its_own() {
     context                    2048       what the model was trained for, at most 8192                                       -
     dflash.context             0          default of dflash                                                                  -
     dflash.depth               5          rule /etc/paceline/registry.toml:2 (role = drafter, drafter.place = other-device)  0 (default of dflash)
+    dflash.draw                on         default of dflash                                                                  -
     kv_types                   f16        built-in default                                                                   -
     launch_timeout             600        built-in default                                                                   -
     microbatch                 512        built-in default                                                                   -
