@@ -2,6 +2,7 @@
 
 use super::SharedSlice;
 use super::math::exp;
+use crate::linear::lanes::prefetch;
 use core::ops::Range;
 
 /// Inputs of [`gated_delta_net`], for the new rows of one sequence.
@@ -149,6 +150,15 @@ struct StateColumns<const N: usize> {
 }
 
 impl<const N: usize> StateColumns<N> {
+    /// Asks for row `i`, which may lie anywhere.
+    #[inline(always)]
+    fn fetch(self, i: usize) {
+        let row = self.start.wrapping_add(i * self.stride).cast::<u8>();
+        for at in (0..N * size_of::<f32>()).step_by(64) {
+            prefetch(row.wrapping_add(at));
+        }
+    }
+
     /// # Safety
     /// The state has a row `i`, and nobody writes these columns of it while the result is in use.
     #[inline(always)]
@@ -208,8 +218,8 @@ unsafe fn begin<const N: usize, const RECORDS: usize>(
     predicted
 }
 
-/// A row over t in `state`: Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ). With `NEXT` it leaves t of the row behind it there. `kept` gets S.
-/// Returns Σᵢ qᵢ·Sᵢⱼ and the next row's pⱼ.
+/// A row over t in `state`: Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ). With `NEXT` it leaves t of the row behind it there; else it asks for
+/// the columns `ahead`, which are due then. `kept` gets S. Returns Σᵢ qᵢ·Sᵢⱼ and the next row's pⱼ.
 ///
 /// # Safety
 /// As for [`begin`].
@@ -220,12 +230,16 @@ unsafe fn advance<const N: usize, const KEEP: bool, const NEXT: bool>(
     delta: &[f32; N],
     state: StateColumns<N>,
     kept: StateColumns<N>,
+    ahead: StateColumns<N>,
 ) -> ([f32; N], [f32; N]) {
     let (mut sum, mut predicted) = ([0.0f32; N], [0.0f32; N]);
     let keys = step.key.iter().zip(step.query).zip(next.key);
     for (i, ((&key, &query), &next_key)) in keys.enumerate() {
         // SAFETY: by the caller's promise; where both are one, S is wanted and t is not.
         let (state, kept) = unsafe { (state.row_mut(i), kept.start.add(i * kept.stride).cast::<[f32; N]>()) };
+        if !NEXT {
+            ahead.fetch(i);
+        }
         let mut updated = [0.0f32; N];
         for j in 0..N {
             updated[j] = key.mul_add(delta[j], state[j]);
@@ -280,6 +294,11 @@ unsafe fn run_columns<const N: usize>(
     let state = StateColumns::<N> { start: to.scratch.pointer(0), stride: N };
     // SAFETY: these columns belong to the caller's work range, the scratch is its own.
     let mut predicted = unsafe { begin_columns(work, to, head, start, step, state) };
+    // The columns behind these, or the first of the head behind this one.
+    let next_columns = if start + 2 * N <= value_width { start + N } else { size };
+    let next_start =
+        to.state.before.map_or(state.start, |before| before.pointer(0).wrapping_add(next_columns));
+    let ahead = StateColumns::<N> { start: next_start, stride: value_width };
     for row in 0..rows {
         let scalar = row * work.value_heads + head;
         let beta = work.beta[scalar];
@@ -295,10 +314,10 @@ unsafe fn run_columns<const N: usize>(
         // SAFETY: the states are as high as a key is long, and these columns are the caller's.
         let (mut sum, for_next) = unsafe {
             match (kept, row + 1 < rows) {
-                (None, true) => advance::<N, false, true>(step, next, &delta, state, state),
-                (None, false) => advance::<N, false, false>(step, next, &delta, state, state),
-                (Some(kept), true) => advance::<N, true, true>(step, next, &delta, state, kept),
-                (Some(kept), false) => advance::<N, true, false>(step, next, &delta, state, kept),
+                (None, true) => advance::<N, false, true>(step, next, &delta, state, state, ahead),
+                (None, false) => advance::<N, false, false>(step, next, &delta, state, state, ahead),
+                (Some(kept), true) => advance::<N, true, true>(step, next, &delta, state, kept, ahead),
+                (Some(kept), false) => advance::<N, true, false>(step, next, &delta, state, kept, ahead),
             }
         };
         (predicted, step) = (for_next, next);
@@ -334,7 +353,8 @@ unsafe fn begin_columns<const N: usize>(
         assert!(work.key_width * work.value_width <= state.len());
         (state, StateColumns::<N> { start: state.pointer(start), stride: work.value_width })
     });
-    let Some(((state, before), records)) = before.zip(to.replayed).filter(|(_, r)| !r.records.is_empty()) else {
+    let Some(((state, before), records)) = before.zip(to.replayed).filter(|(_, r)| !r.records.is_empty())
+    else {
         let none = Recorded::<N, 0>::NONE;
         // SAFETY: the caller's promise is passed on; the state is as high as a key is long.
         return unsafe { begin(step, &none, before.map(|(_, columns)| columns), into) };
