@@ -12,6 +12,8 @@ use crate::weights::VECTOR;
 
 /// How far ahead of the kernel weights are fetched.
 const PREFETCH_BYTES: usize = 16 * 1024;
+/// How far ahead the first tails of a panel are fetched, in bytes of weights.
+const TAILS_AHEAD: usize = 2 * 1024;
 /// So many sums of a tile do not keep the processor busy one by one.
 const FEW_SUMS: usize = 4;
 /// Rows that pass over a pair of panels while these lie in the first level cache.
@@ -267,7 +269,12 @@ struct Fetch {
 
 impl Fetch {
     const NOTHING: Self = Self { from: 0, streaming: false };
-    const OWN_STREAM: Self = Self { from: PREFETCH_BYTES, streaming: true };
+
+    /// The panels behind one whose bodies take so many bytes: far enough ahead that a panel's first tails, which lie
+    /// behind its bodies, come in time too.
+    fn behind(bodies: usize) -> Self {
+        Self { from: PREFETCH_BYTES.max(bodies + TAILS_AHEAD), streaming: true }
+    }
 }
 
 /// `R` activation rows times `P` panels. Several panels share what is read of the activations.
@@ -390,8 +397,8 @@ impl<F: QuantFormat> Product<'_, F> {
         }
     }
 
-    /// Rows `first..first + rows`, more than a tile has, over all panels of a range. A pair of panels is fetched while the
-    /// one before it is computed: its two are read side by side, but come from memory one after the other.
+    /// Rows `first..first + rows`, more than a tile has, over all panels of a range. A pair of panels is fetched while
+    /// the one before it is computed: its two are read side by side, but come from memory one after the other.
     ///
     /// # Safety
     /// As for `tile`.
@@ -423,6 +430,7 @@ impl<F: QuantFormat> Product<'_, F> {
 impl<F: QuantFormat> Task for Product<'_, F> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
+        let bodies = self.job.weights.k() / F::KIND.block() * F::KIND.layout().body;
         for panels in self.job.panel_chunks() {
             if F::PAIRED && L::PAIRED_TILE > 0 && self.job.rows > L::TILE {
                 for_row_tiles(self.job.rows, PAIRED_ROWS, |row, rows| {
@@ -432,7 +440,7 @@ impl<F: QuantFormat> Task for Product<'_, F> {
                 continue;
             }
             for_row_tiles(self.job.rows, L::TILE, |row, rows| {
-                let fetch = if row == 0 { Fetch::OWN_STREAM } else { Fetch::NOTHING };
+                let fetch = if row == 0 { Fetch::behind(bodies) } else { Fetch::NOTHING };
                 for panel in panels.clone() {
                     // SAFETY: as above.
                     unsafe { self.tile_of::<L>(row, rows, panel, fetch) }
