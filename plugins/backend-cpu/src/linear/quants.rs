@@ -15,7 +15,7 @@ const PREFETCH_BYTES: usize = 16 * 1024;
 /// How far ahead the first tails of a panel are fetched, in bytes of weights.
 const TAILS_AHEAD: usize = 2 * 1024;
 /// So many sums of a tile do not keep the processor busy one by one.
-const FEW_SUMS: usize = 4;
+const FEW_SUMS: usize = 3;
 /// Rows that pass over a pair of panels while these lie in the first level cache.
 const PAIRED_ROWS: usize = 48;
 
