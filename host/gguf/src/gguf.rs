@@ -168,6 +168,12 @@ impl Gguf {
         Self::range_of(self.source_of(tensor)?, tensor)
     }
 
+    /// Gives back the memory that pages of mapped files take, once tensors were copied elsewhere: nobody else counts it
+    /// as in use then. They are read again when they are touched.
+    pub fn release_pages(&self) {
+        self.sources.iter().for_each(Source::release_pages);
+    }
+
     fn source_of(&self, tensor: &TensorInfo<'_>) -> Result<&Source> {
         let foreign = || Error::new(self.origin(), Fault::ForeignTensor { name: tensor.name.to_owned() });
         self.sources.get(tensor.shard).ok_or_else(foreign)

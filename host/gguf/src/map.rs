@@ -18,3 +18,13 @@ pub(crate) fn map_file(file: &File) -> io::Result<Mmap> {
     // are told so and have `Load::Read`.
     unsafe { Mmap::map(file) }
 }
+
+/// Gives back the memory of a mapped file's pages; they are read again when they are touched.
+pub(crate) fn release_pages(map: &Mmap) {
+    #[cfg(unix)]
+    // SAFETY: the map is one of a file and read-only, so what is read anew is what was there. A system that refuses
+    // leaves the pages where they are.
+    let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+    #[cfg(not(unix))]
+    let _ = map;
+}

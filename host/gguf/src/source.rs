@@ -6,7 +6,7 @@ use std::path::Path;
 
 use memmap2::{Mmap, MmapMut};
 
-use crate::map::map_file;
+use crate::map::{map_file, release_pages};
 use crate::{Fault, Origin};
 
 /// How a file's bytes are brought into memory.
@@ -28,9 +28,9 @@ pub(crate) struct Source {
 }
 
 enum Storage {
-    /// Both a mapped file and a read one: anonymous maps start on a page, so tensors keep the
-    /// alignment they have in the file.
     Map(Mmap),
+    /// Anonymous maps start on a page, so tensors keep the alignment they have in the file.
+    Read(Mmap),
     Static(&'static [u8]),
     Owned(Vec<u8>),
 }
@@ -58,15 +58,22 @@ impl Source {
         } else {
             match load {
                 Load::Map => Storage::Map(map_file(&file).map_err(failed("map the file"))?),
-                Load::Read => Storage::Map(read_all(&mut file, length).map_err(failed("read the file"))?),
+                Load::Read => Storage::Read(read_all(&mut file, length).map_err(failed("read the file"))?),
             }
         };
         Ok(Source { origin: Origin::File(path.to_owned()), storage })
     }
 
+    /// See [`crate::Gguf::release_pages`].
+    pub(crate) fn release_pages(&self) {
+        if let Storage::Map(map) = &self.storage {
+            release_pages(map);
+        }
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.storage {
-            Storage::Map(map) => map,
+            Storage::Map(map) | Storage::Read(map) => map,
             Storage::Static(bytes) => bytes,
             Storage::Owned(bytes) => bytes,
         }

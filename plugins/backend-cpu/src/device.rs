@@ -4,6 +4,7 @@ use crate::capabilities::DeviceSettings;
 use crate::kernels::kv::{self, cell_bytes};
 use crate::kernels::rope::RopeFrequencies;
 use crate::layout;
+use crate::pages::{HUGE_PAGE, Pages};
 use crate::pool::{Launch, MAX_POINTS, Pool, QueuedPoint};
 use crate::program::{ALIGNMENT, CpuPlan, StateLayout};
 use crate::run::{BoundProgram, ChunkEnds, KernelTimes, Region};
@@ -13,13 +14,10 @@ use paceline_plugin_api::backend::{
 };
 use paceline_plugin_api::graph::{DType, Graph};
 use paceline_plugin_api::{Error, ErrorKind, Result};
-use std::alloc::{Layout as AllocLayout, alloc, dealloc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Arenas begin at a huge page, which the system is asked to use: products read weights faster from them.
-const ARENA_ALIGNMENT: usize = 2 << 20;
-/// Smaller arenas begin at a page.
+/// Arenas smaller than a huge page begin at a small one.
 const SMALL_ARENA_ALIGNMENT: usize = 4096;
 
 /// The processor as a device.
@@ -52,7 +50,7 @@ impl Drop for CpuDevice {
 /// Memory of the process.
 pub struct CpuArena {
     region: Region,
-    layout: AllocLayout,
+    memory: Pages,
     class: ArenaClass,
     total: Arc<AtomicU64>,
 }
@@ -60,8 +58,8 @@ pub struct CpuArena {
 impl Drop for CpuArena {
     fn drop(&mut self) {
         self.total.fetch_sub(self.region.bytes as u64, Ordering::Relaxed);
-        // SAFETY: allocated with this layout; what was bound to the arena is gone by the contract of the ABI.
-        unsafe { dealloc(self.region.start, self.layout) };
+        // SAFETY: what was bound to the arena is gone by the contract of the ABI.
+        unsafe { self.memory.free() };
     }
 }
 
@@ -137,20 +135,17 @@ impl Device for CpuDevice {
         if bytes > free {
             return Err(short(&format!("{free} bytes are available")));
         }
-        let alignment = if size >= ARENA_ALIGNMENT { ARENA_ALIGNMENT } else { SMALL_ARENA_ALIGNMENT };
-        let layout = AllocLayout::from_size_align(size, alignment).map_err(|e| short(&e.to_string()))?;
-        // SAFETY: the layout has a size that is not 0.
-        let start = unsafe { alloc(layout) };
-        if start.is_null() {
-            return Err(short("the system refused"));
+        let alignment = if size >= HUGE_PAGE { HUGE_PAGE } else { SMALL_ARENA_ALIGNMENT };
+        let memory = Pages::zeroed(size, alignment).map_err(|why| short(&why))?;
+        let start = memory.start();
+        if class != ArenaClass::Weights {
+            // Now, and not in the first run. An import writes all weights itself, and until then they take no memory.
+            // SAFETY: the arena's own memory.
+            unsafe { start.write_bytes(0, size) };
         }
-        // Before anything is written: pages that are there stay small. So it is not the allocator that writes zeros.
-        advise_huge_pages(start, size);
-        // SAFETY: the arena's own memory.
-        unsafe { start.write_bytes(0, size) };
         self.arena_bytes.fetch_add(size as u64, Ordering::Relaxed);
         let region = Region { start, bytes: size };
-        Ok(CpuArena { region, layout, class, total: Arc::clone(&self.arena_bytes) })
+        Ok(CpuArena { region, memory, class, total: Arc::clone(&self.arena_bytes) })
     }
 
     fn import_weights(
@@ -401,14 +396,3 @@ unsafe fn cell_of<'a>(region: Region, layout: StateLayout, position: usize, head
     // SAFETY: inside the region by the assertion; exclusive by the contract of this function.
     unsafe { std::slice::from_raw_parts_mut(region.start.add(start), cell) }
 }
-
-#[cfg(target_os = "linux")]
-pub(crate) fn advise_huge_pages(start: *mut u8, bytes: usize) {
-    if bytes >= ARENA_ALIGNMENT {
-        // SAFETY: the range is this arena's own; the advice changes no contents. It may fail without harm.
-        unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn advise_huge_pages(_: *mut u8, _: usize) {}

@@ -19,6 +19,7 @@ mod layout;
 pub mod level;
 pub mod linear;
 pub mod machine;
+mod pages;
 mod pool;
 mod program;
 pub mod quantized;

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::level::Level;
 use crate::linear::lanes::{self, LANES, Lanes, Task};
+use crate::pages::HUGE_PAGE;
 
 /// Bytes that a thread reads, far more than its part of any cache.
 const READ_BYTES: usize = 192 << 20;
-/// Size and alignment of a huge page.
-const HUGE_PAGE: usize = 2 << 20;
 /// Streams that a thread reads side by side: memory answers several faster than one.
 const STREAMS: usize = 4;
 /// Measurements, of which the best counts: what else the machine does only takes away.
@@ -29,7 +28,7 @@ pub fn read_rate(threads: usize) -> f64 {
         // The system takes advice for whole pages only, and the allocator's own words come before the buffer.
         let start = buffer.as_mut_ptr().cast::<u8>();
         let skipped = start.align_offset(HUGE_PAGE).min(READ_BYTES);
-        crate::device::advise_huge_pages(start.wrapping_add(skipped), READ_BYTES - skipped);
+        crate::pages::advise_huge_pages(start.wrapping_add(skipped), READ_BYTES - skipped);
         buffer.resize(READ_BYTES / size_of::<u64>(), 1);
     }
     let slowest = best(threads, |thread| {

@@ -7,7 +7,7 @@
 //! |      0 | 32 quants, `i8` in -127..=127                               |
 //! |     32 | scale, `f32`: value = scale * quant                         |
 //! |     36 | scaled sum, `f32`: scale * (sum of the 32 quants)           |
-//! |     40 | two `i32`: -128 * (sum of quants 0..16), the same of 16..32 |
+//! |     40 | three `i32`: -128 * (sum of quants 0..16), of 16..32, of all  |
 //!
 //! The formula, the same on every level: with `a` the largest magnitude of the block,
 //! `scale = a / 127` and `quant = round_ties_even(value * (127 / a))`. A block with `a` below
@@ -22,12 +22,12 @@ use crate::linear::lanes::{self, Lanes, Task};
 /// Values per block.
 pub const BLOCK: usize = 32;
 /// Bytes per block.
-pub const BLOCK_BYTES: usize = 48;
+pub const BLOCK_BYTES: usize = 52;
 /// Byte offset of the scale in a block.
 pub(crate) const SCALE_AT: usize = 32;
 /// Byte offset of the scaled sum in a block.
 pub(crate) const SCALED_SUM_AT: usize = 36;
-/// Byte offset of the two offsets in a block.
+/// Byte offset of the three offsets in a block.
 pub(crate) const OFFSETS_AT: usize = 40;
 
 /// Magnitudes below this count as zero: 127 over them would overflow.
@@ -109,7 +109,8 @@ unsafe fn quantize_block<L: Lanes>(values: *const f32, block: &mut [u8]) {
     block[SCALE_AT..SCALE_AT + 4].copy_from_slice(&scale.to_ne_bytes());
     block[SCALED_SUM_AT..SCALED_SUM_AT + 4].copy_from_slice(&scaled_sum.to_ne_bytes());
     block[OFFSETS_AT..OFFSETS_AT + 4].copy_from_slice(&(-128 * sums[0]).to_ne_bytes());
-    block[OFFSETS_AT + 4..].copy_from_slice(&(-128 * sums[1]).to_ne_bytes());
+    block[OFFSETS_AT + 4..OFFSETS_AT + 8].copy_from_slice(&(-128 * sums[1]).to_ne_bytes());
+    block[OFFSETS_AT + 8..].copy_from_slice(&(-128 * (sums[0] + sums[1])).to_ne_bytes());
 }
 
 /// Quantised rows, one after another at a distance of [`row_bytes`].

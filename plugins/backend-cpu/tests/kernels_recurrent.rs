@@ -7,7 +7,7 @@ use kernels_support::{Random, assert_close, bits, filled, halves};
 use paceline_backend_cpu::kernels::SharedSlice;
 use paceline_backend_cpu::kernels::conv::{CausalConv, ConvWindows, causal_conv};
 use paceline_backend_cpu::kernels::gdn::{
-    GatedDeltaNet, GatedDeltaNetOut, KeptDeltas, Replay, StatePath, gated_delta_net, replay,
+    GatedDeltaNet, GatedDeltaNetOut, KeptDeltas, Replay, StatePath, gated_delta_net, replay, scratch_floats,
 };
 use paceline_backend_cpu::level::Level;
 
@@ -63,6 +63,8 @@ impl Sequence {
     /// Outputs, deltas and final state.
     fn run(&self, level: Level, pieces: &[usize], split: bool) -> [Vec<f32>; 3] {
         let mut state = self.state.clone();
+        let mut scratch = self.scratch();
+        let scratch = SharedSlice::new(&mut scratch);
         let (mut outs, mut all_deltas) = (Vec::new(), Vec::new());
         let mut first = 0;
         for &count in pieces {
@@ -75,7 +77,7 @@ impl Sequence {
             let heads = state.chunks_exact_mut(self.widths.0 * self.widths.1);
             for (head, state) in heads.enumerate() {
                 let state = StatePath::in_place(SharedSlice::new(state));
-                let to = GatedDeltaNetOut { state, replayed: None, out, deltas: Some(deltas) };
+                let to = GatedDeltaNetOut { state, replayed: None, out, deltas: Some(deltas), scratch };
                 let whole = [0..self.widths.1, 0..0];
                 for columns in if split { halves(self.widths.1) } else { whole } {
                     // SAFETY: one thread.
@@ -87,6 +89,10 @@ impl Sequence {
             first += count;
         }
         [outs, all_deltas, state]
+    }
+
+    fn scratch(&self) -> Vec<f32> {
+        vec![f32::NAN; scratch_floats(self.widths.0)]
     }
 
     /// Records of `count` rows from `first` on, with these deltas of the rows from `first` on.
@@ -177,11 +183,13 @@ fn run_head(
     let work = sequence.rows(0, ROWS);
     let (mut out, mut deltas) = (vec![0.0; work.value.len()], vec![0.0; work.value.len()]);
     let stride = sequence.heads.1 * sequence.widths.1;
+    let mut scratch = sequence.scratch();
     let to = GatedDeltaNetOut {
         state: path,
         replayed: None,
         out: SharedSlice::new(&mut out),
         deltas: Some(KeptDeltas { to: SharedSlice::new(&mut deltas), stride, first: kept_from }),
+        scratch: SharedSlice::new(&mut scratch),
     };
     for columns in columns {
         // SAFETY: one thread.
@@ -208,11 +216,13 @@ fn gated_delta_net_over_planes_and_with_a_replay() {
                 let mut state = start.to_vec();
                 let (mut out, mut deltas) = (vec![0.0; whole.value.len()], vec![0.0; whole.value.len()]);
                 let stride = heads.1 * widths.1;
+                let mut scratch = sequence.scratch();
                 let to = GatedDeltaNetOut {
                     state: StatePath::in_place(SharedSlice::new(&mut state)),
                     replayed: None,
                     out: SharedSlice::new(&mut out),
                     deltas: Some(KeptDeltas { to: SharedSlice::new(&mut deltas), stride, first: 0 }),
+                    scratch: SharedSlice::new(&mut scratch),
                 };
                 // SAFETY: one thread.
                 unsafe { gated_delta_net(Level::Scalar, &whole, &to, head, 0..widths.1) };
@@ -234,13 +244,11 @@ fn gated_delta_net_over_planes_and_with_a_replay() {
                         |index: usize| unsafe { SharedSlice::from_raw(all.pointer(index * size), size) };
                     let path = StatePath {
                         before: (!fresh).then(|| plane(first)),
-                        settled_rows: ROWS - PLANES,
-                        settled: plane((first + ROWS) % PLANES),
-                        later: all,
-                        later_stride: size,
-                        later_count: PLANES,
-                        later_first: first + 1,
-                        keeps_last: true,
+                        kept: all,
+                        stride: size,
+                        count: PLANES,
+                        first: first + 1,
+                        dropped: 0,
                     };
                     let [out, _] = run_head(&sequence, level, head, columns.clone(), path, ROWS);
                     assert_eq!(bits(&out), bits(&expected[0]), "{case}");
@@ -249,17 +257,12 @@ fn gated_delta_net_over_planes_and_with_a_replay() {
                         assert_eq!(bits(given), bits(&states[rows]), "{case}, {rows} rows");
                     }
                 }
-                let (mut base, mut scratch) = (start.to_vec(), vec![f32::NAN; size + 3]);
-                let settled = SharedSlice::new(&mut base);
+                let mut base = start.to_vec();
+                let kept = SharedSlice::new(&mut base);
                 let path = StatePath {
-                    before: (!fresh).then_some(settled),
-                    settled_rows: ROWS - RECORDS,
-                    settled,
-                    later: SharedSlice::new(&mut scratch),
-                    later_stride: 0,
-                    later_count: 1,
-                    later_first: 0,
-                    keeps_last: false,
+                    before: (!fresh).then_some(kept),
+                    dropped: RECORDS,
+                    ..StatePath::in_place(kept)
                 };
                 let [out, deltas] = run_head(&sequence, level, head, columns.clone(), path, ROWS - RECORDS);
                 assert_eq!(bits(&out), bits(&expected[0]), "{case}");
@@ -276,23 +279,18 @@ fn gated_delta_net_over_planes_and_with_a_replay() {
 
                     // The same in one pass with the rows that follow.
                     let mut state = base.clone();
-                    let settled = SharedSlice::new(&mut state);
+                    let mut scratch = sequence.scratch();
                     let next = sequence.rows(ROWS - RECORDS + keep, RECORDS - keep);
                     let mut out = vec![0.0; next.value.len()];
                     let to = GatedDeltaNetOut {
                         state: StatePath {
-                            before: Some(settled),
-                            settled_rows: 0,
-                            settled,
-                            later: SharedSlice::new(&mut scratch),
-                            later_stride: 0,
-                            later_count: 1,
-                            later_first: 0,
-                            keeps_last: false,
+                            dropped: RECORDS,
+                            ..StatePath::in_place(SharedSlice::new(&mut state))
                         },
                         replayed: Some(work),
                         out: SharedSlice::new(&mut out),
                         deltas: None,
+                        scratch: SharedSlice::new(&mut scratch),
                     };
                     for columns in columns.clone() {
                         // SAFETY: one thread.

@@ -380,6 +380,9 @@ impl Loaded {
                 self.device
                     .import_weights(&batch)
                     .map_err(EngineError::backend(self.device.plugin(), "importing weights"))?;
+                // Else the whole file would stay in memory beside its copy.
+                model.gguf().release_pages();
+                draft.inspect(|draft| draft.release_pages());
                 done += batch_bytes;
                 progress(done, total);
                 batch.clear();

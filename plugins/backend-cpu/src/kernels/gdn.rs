@@ -2,6 +2,7 @@
 
 use super::SharedSlice;
 use super::math::exp;
+use crate::linear::lanes::prefetch;
 use core::ops::Range;
 
 /// Inputs of [`gated_delta_net`], for the new rows of one sequence.
@@ -29,51 +30,46 @@ pub struct GatedDeltaNet<'a> {
     pub scale: f32,
 }
 
-/// Where the state S `[key_width][value_width]` of a head stands before the first row and after each.
+/// Columns of a state that go through all rows together: with 128 keys they fill two thirds of a first-level cache.
+const COLUMNS: usize = 64;
+
+/// Elements of scratch that [`gated_delta_net`] needs.
+pub const fn scratch_floats(key_width: usize) -> usize {
+    key_width * COLUMNS
+}
+
+/// Where the state S `[key_width][value_width]` of a head stands before the first row, and those after rows that stay.
 #[derive(Clone, Copy)]
 pub struct StatePath<'a> {
     /// Before the first row; none is zeros.
     pub before: Option<SharedSlice<'a, f32>>,
-    /// How many rows leave their state in `settled`, each over the one before.
-    pub settled_rows: usize,
-    /// After each of the first `settled_rows`.
-    pub settled: SharedSlice<'a, f32>,
-    /// States of later rows, `later_stride` elements from one to the next.
-    pub later: SharedSlice<'a, f32>,
+    /// States that stay, `stride` elements from one to the next. One of them may be the state before the first row.
+    pub kept: SharedSlice<'a, f32>,
     /// Elements from one of these states to the next.
-    pub later_stride: usize,
-    /// How many there are.
-    pub later_count: usize,
-    /// A later row r leaves its state in number `(later_first + r) % later_count`.
-    pub later_first: usize,
-    /// The state after the last row is wanted; if not, and the row is a later one, it is not written.
-    pub keeps_last: bool,
+    pub stride: usize,
+    /// How many there are: that of row r is number `(first + r) % count`, and the last `count` rows leave theirs.
+    pub count: usize,
+    /// Number of the state that the first row would leave.
+    pub first: usize,
+    /// Rows at the end that leave no state and do not count as the last, since their records say what they did.
+    pub dropped: usize,
 }
 
 impl<'a> StatePath<'a> {
     /// One state for all rows, read and written.
     pub fn in_place(state: SharedSlice<'a, f32>) -> Self {
-        Self {
-            before: Some(state),
-            settled_rows: usize::MAX,
-            settled: state,
-            later: state,
-            later_stride: 0,
-            later_count: 1,
-            later_first: 0,
-            keeps_last: true,
-        }
+        Self { before: Some(state), kept: state, stride: 0, count: 1, first: 0, dropped: 0 }
     }
 
-    /// The first element of column `start` after `row`; a state of `size` elements lies there.
-    fn after(&self, row: usize, start: usize, size: usize) -> *mut f32 {
-        if row < self.settled_rows {
-            assert!(size <= self.settled.len());
-            return self.settled.pointer(start);
+    /// The first element of column `start` of the state that `row` of `rows` leaves, if it does; a state has `size`.
+    fn after(&self, row: usize, rows: usize, start: usize, size: usize) -> Option<*mut f32> {
+        let leaving = rows.saturating_sub(self.dropped);
+        if row >= leaving || row + self.count < leaving {
+            return None;
         }
-        let first = (self.later_first + row) % self.later_count * self.later_stride;
-        assert!(first + size <= self.later.len());
-        self.later.pointer(first + start)
+        let first = (self.first + row) % self.count * self.stride;
+        assert!(first + size <= self.kept.len());
+        Some(self.kept.pointer(first + start))
     }
 }
 
@@ -92,7 +88,7 @@ pub struct KeptDeltas<'a> {
 /// What [`gated_delta_net`] writes.
 #[derive(Clone, Copy)]
 pub struct GatedDeltaNetOut<'a> {
-    /// State of the head.
+    /// States of the head.
     pub state: StatePath<'a>,
     /// Records that are applied to the state before the first row, over it; for a state that is there.
     pub replayed: Option<Replay<'a>>,
@@ -100,6 +96,8 @@ pub struct GatedDeltaNetOut<'a> {
     pub out: SharedSlice<'a, f32>,
     /// Where to keep deltas.
     pub deltas: Option<KeptDeltas<'a>>,
+    /// At least [`scratch_floats`] of the caller's own.
+    pub scratch: SharedSlice<'a, f32>,
 }
 
 per_level! {
@@ -135,8 +133,7 @@ unsafe fn gated_delta_net_body(
         // SAFETY: these columns belong to the caller's work range.
         at += unsafe {
             match columns.end - at {
-                // So many columns of 128 keys stay in the first-level cache through all rows.
-                64.. => run_columns::<64>(work, to, head, at),
+                COLUMNS.. => run_columns::<COLUMNS>(work, to, head, at),
                 16.. => run_columns::<16>(work, to, head, at),
                 _ => run_columns::<1>(work, to, head, at),
             }
@@ -153,6 +150,15 @@ struct StateColumns<const N: usize> {
 }
 
 impl<const N: usize> StateColumns<N> {
+    /// Asks for row `i`, which may lie anywhere.
+    #[inline(always)]
+    fn fetch(self, i: usize) {
+        let row = self.start.wrapping_add(i * self.stride).cast::<u8>();
+        for at in (0..N * size_of::<f32>()).step_by(64) {
+            prefetch(row.wrapping_add(at));
+        }
+    }
+
     /// # Safety
     /// The state has a row `i`, and nobody writes these columns of it while the result is in use.
     #[inline(always)]
@@ -178,140 +184,83 @@ struct Step<'a> {
     decay: f32,
 }
 
-/// pⱼ = Σᵢ kᵢ·tᵢⱼ.
+/// From the state before the first row to t of that row, in `into`: records go over the state first, where there are
+/// any, and stay in it. Returns pⱼ = Σᵢ kᵢ·tᵢⱼ.
 ///
 /// # Safety
-/// The state has as many rows as the key is long, and nobody else touches these columns.
+/// The states have as many rows as the key is long, and nobody else touches these columns.
 #[inline(always)]
-unsafe fn predict<const N: usize>(step: Step<'_>, from: StateColumns<N>) -> [f32; N] {
+unsafe fn begin<const N: usize, const RECORDS: usize>(
+    step: Step<'_>,
+    records: &Recorded<'_, N, RECORDS>,
+    before: Option<StateColumns<N>>,
+    into: StateColumns<N>,
+) -> [f32; N] {
     let mut predicted = [0.0f32; N];
     for (i, &key) in step.key.iter().enumerate() {
-        // SAFETY: by the caller's promise.
-        let state = unsafe { from.row(i) };
+        let mut state = [0.0f32; N];
+        if let Some(before) = before {
+            // SAFETY: by the caller's promise.
+            state = unsafe { *before.row(i) };
+            if RECORDS > 0 {
+                records.apply(i, &mut state);
+                // SAFETY: as above.
+                unsafe { *before.row_mut(i) = state };
+            }
+        }
+        // SAFETY: as above.
+        let into = unsafe { into.row_mut(i) };
         for j in 0..N {
-            predicted[j] = key.mul_add(state[j] * step.decay, predicted[j]);
+            into[j] = state[j] * step.decay;
+            predicted[j] = key.mul_add(into[j], predicted[j]);
         }
     }
     predicted
 }
 
-/// What is left of a state behind a row.
-#[derive(Clone, Copy)]
-enum Left<'a> {
-    /// S.
-    State,
-    /// What the next row begins with, t: S is wanted by nobody else. The next row's prediction is made in passing.
-    Decayed(Step<'a>),
-    /// S, and the next row's prediction is made in passing.
-    StateFor(Step<'a>),
-    /// Nothing.
-    Nothing,
-}
-
-/// tᵢⱼ of a row: decayed here, unless the row before left it so.
-#[inline(always)]
-fn decayed<const DECAYED: bool>(value: f32, step: Step<'_>) -> f32 {
-    if DECAYED { value } else { value * step.decay }
-}
-
-/// Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ), from one state into another or the same. Returns Σᵢ qᵢ·Sᵢⱼ. With `DECAYED`, what is read is
-/// t already.
+/// A row over t in `state`: Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ). With `NEXT` it leaves t of the row behind it there; else it asks for
+/// the columns `ahead`, which are due then. `kept` gets S. Returns Σᵢ qᵢ·Sᵢⱼ and the next row's pⱼ.
 ///
 /// # Safety
-/// As for [`predict`], for both states.
+/// As for [`begin`].
 #[inline(always)]
-unsafe fn update<const N: usize, const DECAYED: bool>(
-    step: Step<'_>,
-    delta: &[f32; N],
-    from: StateColumns<N>,
-    into: StateColumns<N>,
-) -> [f32; N] {
-    let mut sum = [0.0f32; N];
-    for (i, (&key, &query)) in step.key.iter().zip(step.query).enumerate() {
-        // SAFETY: by the caller's promise; a row is read before it is written.
-        let (old, into) = unsafe { (*from.row(i), into.row_mut(i)) };
-        for j in 0..N {
-            let updated = key.mul_add(delta[j], decayed::<DECAYED>(old[j], step));
-            into[j] = updated;
-            sum[j] = query.mul_add(updated, sum[j]);
-        }
-    }
-    sum
-}
-
-/// As [`update`], and the prediction of the row behind it; with `KEEP` it leaves S, else t of that row.
-///
-/// # Safety
-/// As for [`update`].
-#[inline(always)]
-unsafe fn update_and_predict<const N: usize, const DECAYED: bool, const KEEP: bool>(
+unsafe fn advance<const N: usize, const KEEP: bool, const NEXT: bool>(
     step: Step<'_>,
     next: Step<'_>,
     delta: &[f32; N],
-    from: StateColumns<N>,
-    into: StateColumns<N>,
+    state: StateColumns<N>,
+    kept: StateColumns<N>,
+    ahead: StateColumns<N>,
 ) -> ([f32; N], [f32; N]) {
     let (mut sum, mut predicted) = ([0.0f32; N], [0.0f32; N]);
     let keys = step.key.iter().zip(step.query).zip(next.key);
     for (i, ((&key, &query), &next_key)) in keys.enumerate() {
-        // SAFETY: as there.
-        let (old, into) = unsafe { (*from.row(i), into.row_mut(i)) };
+        // SAFETY: by the caller's promise; where both are one, S is wanted and t is not.
+        let (state, kept) = unsafe { (state.row_mut(i), kept.start.add(i * kept.stride).cast::<[f32; N]>()) };
+        if !NEXT {
+            ahead.fetch(i);
+        }
+        let mut updated = [0.0f32; N];
         for j in 0..N {
-            let updated = key.mul_add(delta[j], decayed::<DECAYED>(old[j], step));
-            let for_next = updated * next.decay;
-            into[j] = if KEEP { updated } else { for_next };
-            sum[j] = query.mul_add(updated, sum[j]);
-            predicted[j] = next_key.mul_add(for_next, predicted[j]);
+            updated[j] = key.mul_add(delta[j], state[j]);
+            sum[j] = query.mul_add(updated[j], sum[j]);
+            if NEXT {
+                state[j] = updated[j] * next.decay;
+                predicted[j] = next_key.mul_add(state[j], predicted[j]);
+            }
+        }
+        if KEEP {
+            // SAFETY: as above.
+            unsafe { *kept = updated };
         }
     }
     (sum, predicted)
 }
 
-/// Σᵢ qᵢ·Sᵢⱼ of the state that [`update`] would leave, without leaving it.
-///
-/// # Safety
-/// As for [`predict`].
-#[inline(always)]
-unsafe fn output_alone<const N: usize, const DECAYED: bool>(
-    step: Step<'_>,
-    delta: &[f32; N],
-    from: StateColumns<N>,
-) -> [f32; N] {
-    let mut sum = [0.0f32; N];
-    for (i, (&key, &query)) in step.key.iter().zip(step.query).enumerate() {
-        // SAFETY: by the caller's promise.
-        let from = unsafe { from.row(i) };
-        for j in 0..N {
-            sum[j] = query.mul_add(key.mul_add(delta[j], decayed::<DECAYED>(from[j], step)), sum[j]);
-        }
-    }
-    sum
-}
-
-/// A row over a state: its output before the scale, and the next row's prediction where that is made in passing.
-///
-/// # Safety
-/// As for [`update`].
-#[inline(always)]
-unsafe fn advance<const N: usize, const DECAYED: bool>(
-    step: Step<'_>,
-    left: Left<'_>,
-    delta: &[f32; N],
-    from: StateColumns<N>,
-    into: StateColumns<N>,
-) -> ([f32; N], [f32; N]) {
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        match left {
-            Left::State => (update::<N, DECAYED>(step, delta, from, into), [0.0; N]),
-            Left::Decayed(next) => update_and_predict::<N, DECAYED, false>(step, next, delta, from, into),
-            Left::StateFor(next) => update_and_predict::<N, DECAYED, true>(step, next, delta, from, into),
-            Left::Nothing => (output_alone::<N, DECAYED>(step, delta, from), [0.0; N]),
-        }
-    }
-}
-
 /// `N` columns of a head from `start` on, through all rows. Returns `N`.
+///
+/// They lie side by side in the scratch meanwhile: in a state their distance would put them all into a few sets of the
+/// first-level cache.
 ///
 /// # Safety
 /// Nobody else touches these columns of the head.
@@ -324,36 +273,15 @@ unsafe fn run_columns<const N: usize>(
 ) -> usize {
     let (key_width, value_width) = (work.key_width, work.value_width);
     let size = key_width * value_width;
-    assert!(start + N <= value_width);
-    let columns = |start: *mut f32| StateColumns::<N> { start, stride: value_width };
+    assert!(start + N <= value_width && key_width * N <= to.scratch.len());
     let rows = work.log_decay.len() / work.value_heads;
-    if let (Some(records), Some(state)) = (&to.replayed, to.state.before) {
-        assert!(size <= state.len());
-        // The columns stay in the first-level cache for the rows.
-        for records in records.parts() {
-            // SAFETY: these columns belong to the caller's work range.
-            unsafe { replay_columns::<N>(&records, state, head, start) };
-        }
-    }
     if rows == 0 {
+        if let (Some(records), Some(state)) = (&to.replayed, to.state.before) {
+            // SAFETY: these columns belong to the caller's work range.
+            unsafe { replay_columns::<N>(records, state, head, start) };
+        }
         return N;
     }
-    let mut from = match to.state.before {
-        Some(state) => {
-            assert!(size <= state.len());
-            columns(state.pointer(start))
-        }
-        // Zeros stand where the first row leaves its state.
-        None => {
-            let zeros = columns(to.state.after(0, start, size));
-            for i in 0..key_width {
-                // SAFETY: i < key_width, and these columns belong to the caller's work range.
-                unsafe { zeros.row_mut(i) }.fill(0.0);
-            }
-            zeros
-        }
-    };
-
     let step_of = |row: usize| {
         let key_start = (row * work.key_heads + head % work.key_heads) * key_width;
         Step {
@@ -363,11 +291,15 @@ unsafe fn run_columns<const N: usize>(
         }
     };
     let mut step = step_of(0);
-    // SAFETY: the states are as high as a key is long, and these columns are the caller's.
-    let mut predicted = unsafe { predict(step, from) };
-    let mut is_decayed = false;
+    let state = StateColumns::<N> { start: to.scratch.pointer(0), stride: N };
+    // SAFETY: these columns belong to the caller's work range, the scratch is its own.
+    let mut predicted = unsafe { begin_columns(work, to, head, start, step, state) };
+    // The columns behind these, or the first of the head behind this one.
+    let next_columns = if start + 2 * N <= value_width { start + N } else { size };
+    let next_start =
+        to.state.before.map_or(state.start, |before| before.pointer(0).wrapping_add(next_columns));
+    let ahead = StateColumns::<N> { start: next_start, stride: value_width };
     for row in 0..rows {
-        let into = columns(to.state.after(row, start, size));
         let scalar = row * work.value_heads + head;
         let beta = work.beta[scalar];
         let place = scalar * value_width + start;
@@ -376,31 +308,19 @@ unsafe fn run_columns<const N: usize>(
         for j in 0..N {
             delta[j] = beta * (value[j] - predicted[j]);
         }
-        let left = if row + 1 < rows {
-            let next = step_of(row + 1);
-            // Where the next row goes over the same state, this row's is wanted by that one alone.
-            let is_overwritten = to.state.after(row + 1, start, size) == into.start
-                && (to.state.keeps_last || row + 2 < rows || row >= to.state.settled_rows);
-            if is_overwritten { Left::Decayed(next) } else { Left::StateFor(next) }
-        } else if to.state.keeps_last || row < to.state.settled_rows {
-            Left::State
-        } else {
-            Left::Nothing
-        };
-        // SAFETY: as above, and a state that is not the one before lies elsewhere.
+        let kept = to.state.after(row, rows, start, size);
+        let kept = kept.map(|start| StateColumns::<N> { start, stride: value_width });
+        let next = if row + 1 < rows { step_of(row + 1) } else { step };
+        // SAFETY: the states are as high as a key is long, and these columns are the caller's.
         let (mut sum, for_next) = unsafe {
-            if is_decayed {
-                advance::<N, true>(step, left, &delta, from, into)
-            } else {
-                advance::<N, false>(step, left, &delta, from, into)
+            match (kept, row + 1 < rows) {
+                (None, true) => advance::<N, false, true>(step, next, &delta, state, state, ahead),
+                (None, false) => advance::<N, false, false>(step, next, &delta, state, state, ahead),
+                (Some(kept), true) => advance::<N, true, true>(step, next, &delta, state, kept, ahead),
+                (Some(kept), false) => advance::<N, true, false>(step, next, &delta, state, kept, ahead),
             }
         };
-        predicted = for_next;
-        is_decayed = matches!(left, Left::Decayed(_));
-        if let Left::Decayed(next) | Left::StateFor(next) = left {
-            step = next;
-        }
-        from = into;
+        (predicted, step) = (for_next, next);
         for sum in &mut sum {
             *sum *= work.scale;
         }
@@ -414,6 +334,44 @@ unsafe fn run_columns<const N: usize>(
         }
     }
     N
+}
+
+/// [`begin`] for the columns from `start` on, with as many records as there are.
+///
+/// # Safety
+/// Nobody else touches these columns of the head, nor the scratch.
+#[inline(always)]
+unsafe fn begin_columns<const N: usize>(
+    work: &GatedDeltaNet<'_>,
+    to: &GatedDeltaNetOut<'_>,
+    head: usize,
+    start: usize,
+    step: Step<'_>,
+    into: StateColumns<N>,
+) -> [f32; N] {
+    let before = to.state.before.map(|state| {
+        assert!(work.key_width * work.value_width <= state.len());
+        (state, StateColumns::<N> { start: state.pointer(start), stride: work.value_width })
+    });
+    let Some(((state, before), records)) = before.zip(to.replayed).filter(|(_, r)| !r.records.is_empty())
+    else {
+        let none = Recorded::<N, 0>::NONE;
+        // SAFETY: the caller's promise is passed on; the state is as high as a key is long.
+        return unsafe { begin(step, &none, before.map(|(_, columns)| columns), into) };
+    };
+    let fits = (records.key_width, records.value_width) == (work.key_width, work.value_width);
+    assert!(fits && records.value_heads == work.value_heads);
+    let (earlier, last) = records.split_last_part();
+    // SAFETY: as above.
+    unsafe {
+        replay_columns::<N>(&earlier, state, head, start);
+        match last.count() {
+            1 => begin(step, &Recorded::<N, 1>::of(&last, head, start), Some(before), into),
+            2 => begin(step, &Recorded::<N, 2>::of(&last, head, start), Some(before), into),
+            3 => begin(step, &Recorded::<N, 3>::of(&last, head, start), Some(before), into),
+            _ => begin(step, &Recorded::<N, AT_ONCE>::of(&last, head, start), Some(before), into),
+        }
+    }
 }
 
 /// Recorded rows of one sequence, for [`replay`] and [`gated_delta_net`].
@@ -438,9 +396,21 @@ impl Replay<'_> {
         self.value_heads * (self.value_width + 1) + self.key_heads * self.key_width
     }
 
+    /// Number of records.
+    fn count(&self) -> usize {
+        self.records.len() / self.record_width()
+    }
+
     /// The records in parts of as many as go over a state together.
     fn parts(&self) -> impl Iterator<Item = Replay<'_>> {
-        self.records.chunks(REPLAYED_AT_ONCE * self.record_width()).map(|records| Replay { records, ..*self })
+        self.records.chunks(AT_ONCE * self.record_width()).map(|records| Replay { records, ..*self })
+    }
+
+    /// The last part, and all before it.
+    fn split_last_part(&self) -> (Replay<'_>, Replay<'_>) {
+        let in_parts_before = self.count().saturating_sub(1) / AT_ONCE * AT_ONCE;
+        let (earlier, last) = self.records.split_at(in_parts_before * self.record_width());
+        (Replay { records: earlier, ..*self }, Replay { records: last, ..*self })
     }
 }
 
@@ -457,27 +427,25 @@ per_level! {
 }
 
 /// Records that go over a state together.
-const REPLAYED_AT_ONCE: usize = 16;
+const AT_ONCE: usize = 16;
 
 #[inline(always)]
 unsafe fn replay_body(work: &Replay<'_>, state: SharedSlice<'_, f32>, head: usize, columns: Range<usize>) {
     assert!(head < work.value_heads && columns.end <= work.value_width);
-    for work in work.parts() {
-        let mut at = columns.start;
-        while at < columns.end {
-            // SAFETY: these columns belong to the caller's work range.
-            at += unsafe {
-                match columns.end - at {
-                    64.. => replay_columns::<64>(&work, state, head, at),
-                    16.. => replay_columns::<16>(&work, state, head, at),
-                    _ => replay_columns::<1>(&work, state, head, at),
-                }
-            };
-        }
+    let mut at = columns.start;
+    while at < columns.end {
+        // SAFETY: these columns belong to the caller's work range.
+        at += unsafe {
+            match columns.end - at {
+                COLUMNS.. => replay_columns::<COLUMNS>(work, state, head, at),
+                16.. => replay_columns::<16>(work, state, head, at),
+                _ => replay_columns::<1>(work, state, head, at),
+            }
+        };
     }
 }
 
-/// Up to [`REPLAYED_AT_ONCE`] records over `N` columns of a head from `start` on. Returns `N`.
+/// The records over `N` columns of a head from `start` on. Returns `N`.
 ///
 /// # Safety
 /// Nobody else touches these columns of the head.
@@ -488,57 +456,90 @@ unsafe fn replay_columns<const N: usize>(
     head: usize,
     start: usize,
 ) -> usize {
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        match work.records.len() / work.record_width() {
-            0 => N,
-            1 => replay_records::<N, 1>(work, state, head, start),
-            2 => replay_records::<N, 2>(work, state, head, start),
-            3 => replay_records::<N, 3>(work, state, head, start),
-            _ => replay_records::<N, REPLAYED_AT_ONCE>(work, state, head, start),
+    for part in work.parts() {
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            match part.count() {
+                1 => Recorded::<N, 1>::of(&part, head, start).apply_to_all(state),
+                2 => Recorded::<N, 2>::of(&part, head, start).apply_to_all(state),
+                3 => Recorded::<N, 3>::of(&part, head, start).apply_to_all(state),
+                _ => Recorded::<N, AT_ONCE>::of(&part, head, start).apply_to_all(state),
+            }
         }
     }
+    N
 }
 
-/// As [`replay_columns`], with at most `RECORDS` records: few enough, and their deltas stay in registers.
-///
-/// # Safety
-/// Nobody else touches these columns of the head.
-#[inline(always)]
-unsafe fn replay_records<const N: usize, const RECORDS: usize>(
-    work: &Replay<'_>,
-    state: SharedSlice<'_, f32>,
-    head: usize,
+/// At most `RECORDS` records for `N` columns of a head; just so many if they are not [`AT_ONCE`], and then their deltas
+/// stay in registers.
+struct Recorded<'a, const N: usize, const RECORDS: usize> {
+    decays: [f32; RECORDS],
+    deltas: [[f32; N]; RECORDS],
+    keys: [&'a [f32]; RECORDS],
+    count: usize,
+    key_width: usize,
+    value_width: usize,
+    /// First of the columns.
     start: usize,
-) -> usize {
-    let (key_width, width) = (work.key_width, work.record_width());
-    let keys_at = work.value_heads * work.value_width;
-    let decays_at = keys_at + work.key_heads * key_width;
-    let count = (work.records.len() / width).min(RECORDS);
-    let mut decays = [0.0f32; RECORDS];
-    let mut deltas = [[0.0f32; N]; RECORDS];
-    let mut keys: [&[f32]; RECORDS] = [&[]; RECORDS];
-    for (r, record) in work.records.chunks_exact(width).take(count).enumerate() {
-        decays[r] = exp(record[decays_at + head]);
-        deltas[r].copy_from_slice(&record[head * work.value_width + start..][..N]);
-        keys[r] = &record[keys_at + head % work.key_heads * key_width..][..key_width];
+}
+
+impl<const N: usize> Recorded<'_, N, 0> {
+    const NONE: Self =
+        Self { decays: [], deltas: [], keys: [], count: 0, key_width: 0, value_width: 0, start: 0 };
+}
+
+impl<'a, const N: usize, const RECORDS: usize> Recorded<'a, N, RECORDS> {
+    #[inline(always)]
+    fn of(work: &Replay<'a>, head: usize, start: usize) -> Self {
+        let (key_width, value_width) = (work.key_width, work.value_width);
+        let keys_at = work.value_heads * value_width;
+        let decays_at = keys_at + work.key_heads * key_width;
+        let mut all = Self {
+            decays: [0.0; RECORDS],
+            deltas: [[0.0; N]; RECORDS],
+            keys: [&[]; RECORDS],
+            count: RECORDS,
+            key_width,
+            value_width,
+            start,
+        };
+        if RECORDS == AT_ONCE {
+            all.count = work.count().min(RECORDS);
+        }
+        assert!(head < work.value_heads && start + N <= value_width && all.count <= work.count());
+        for (r, record) in work.records.chunks_exact(work.record_width()).take(all.count).enumerate() {
+            all.decays[r] = exp(record[decays_at + head]);
+            all.deltas[r].copy_from_slice(&record[head * value_width + start..][..N]);
+            all.keys[r] = &record[keys_at + head % work.key_heads * key_width..][..key_width];
+        }
+        all
     }
-    let count = if RECORDS < REPLAYED_AT_ONCE { RECORDS } else { count };
-    assert!(keys[..count].iter().all(|keys| keys.len() == key_width));
-    assert!(start + N <= work.value_width && key_width * work.value_width <= state.len());
-    for i in 0..key_width {
-        let place = i * work.value_width + start;
-        // SAFETY: these columns belong to the caller's work range.
-        let state = unsafe { state.part(place..place + N) };
-        let mut row = [0.0f32; N];
-        row.copy_from_slice(state);
-        for ((keys, delta), decay) in keys.iter().zip(&deltas).zip(&decays).take(count) {
+
+    /// Row `i` of the state behind the records.
+    #[inline(always)]
+    fn apply(&self, i: usize, row: &mut [f32; N]) {
+        let count = if RECORDS == AT_ONCE { self.count } else { RECORDS };
+        for ((keys, delta), decay) in self.keys.iter().zip(&self.deltas).zip(&self.decays).take(count) {
             let key = keys[i];
             for j in 0..N {
                 row[j] = key.mul_add(delta[j], row[j] * decay);
             }
         }
-        state.copy_from_slice(&row);
     }
-    N
+
+    /// # Safety
+    /// Nobody else touches these columns of the state.
+    #[inline(always)]
+    unsafe fn apply_to_all(&self, state: SharedSlice<'_, f32>) {
+        assert!(self.key_width * self.value_width <= state.len());
+        for i in 0..self.key_width {
+            let place = i * self.value_width + self.start;
+            // SAFETY: these columns belong to the caller's work range.
+            let state = unsafe { state.part(place..place + N) };
+            let mut row = [0.0f32; N];
+            row.copy_from_slice(state);
+            self.apply(i, &mut row);
+            state.copy_from_slice(&row);
+        }
+    }
 }

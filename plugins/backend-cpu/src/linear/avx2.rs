@@ -274,10 +274,6 @@ impl Lanes for Avx2 {
             [_mm256_setzero_si256(); 2]
         }
 
-        unsafe fn continue_centred(sums: Ints, _offset: i32) -> Ints {
-            sums
-        }
-
         unsafe fn largest_magnitude_bits(values: *const f32) -> u32 {
             let magnitude = _mm256_set1_epi32(i32::MAX);
             let mut larger = _mm256_setzero_si256();

@@ -228,10 +228,6 @@ impl Lanes for Avx512 {
             _mm512_set1_epi32(offset)
         }
 
-        unsafe fn continue_centred(sums: __m512i, offset: i32) -> __m512i {
-            _mm512_add_epi32(sums, _mm512_set1_epi32(offset))
-        }
-
         unsafe fn largest_magnitude_bits(values: *const f32) -> u32 {
             // SAFETY: 32 items are readable.
             let (a, b) = unsafe { (_mm512_loadu_si512(values.cast()), _mm512_loadu_si512(values.add(16).cast())) };

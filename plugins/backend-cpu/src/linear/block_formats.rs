@@ -61,11 +61,11 @@ impl QuantFormat for Q4_1 {
     ) {
         // SAFETY: as the caller promises.
         unsafe {
-            block.fetch_ahead(0, 5);
             add_scaled::<L, Q4_1, R, P>(
                 block.bodies,
                 load_halves::<L, P>(block.tails, 1.0),
                 block.acts,
+                block.ahead(0, 5),
                 sums,
             );
             add_minimums::<L, R, P>(block, sums);
@@ -100,9 +100,8 @@ impl QuantFormat for Q5_0 {
     ) {
         // SAFETY: as the caller promises.
         unsafe {
-            block.fetch_ahead(0, 6);
             let scales = load_halves::<L, P>(block.tails, 1.0 / 8.0);
-            add_scaled::<L, Q5_0, R, P>(block.bodies, scales, block.acts, sums)
+            add_scaled::<L, Q5_0, R, P>(block.bodies, scales, block.acts, block.ahead(0, 6), sums)
         }
     }
 }
@@ -128,11 +127,11 @@ impl QuantFormat for Q5_1 {
     ) {
         // SAFETY: as the caller promises.
         unsafe {
-            block.fetch_ahead(0, 6);
             add_scaled::<L, Q5_1, R, P>(
                 block.bodies,
                 load_halves::<L, P>(block.tails, 1.0),
                 block.acts,
+                block.ahead(0, 6),
                 sums,
             );
             add_minimums::<L, R, P>(block, sums);
@@ -161,11 +160,11 @@ impl QuantFormat for Iq4Nl {
     ) {
         // SAFETY: as the caller promises.
         unsafe {
-            block.fetch_ahead(0, 5);
             add_scaled::<L, Iq4Nl, R, P>(
                 block.bodies,
                 load_halves::<L, P>(block.tails, 1.0),
                 block.acts,
+                block.ahead(0, 5),
                 sums,
             )
         }
@@ -193,12 +192,11 @@ impl QuantFormat for Mxfp4 {
     ) {
         // SAFETY: as the caller promises; a tail has 16 exponents.
         unsafe {
-            block.fetch_ahead(0, 5);
             let mut scales = [L::zero(); P];
             for (scale, tail) in scales.iter_mut().zip(block.tails) {
                 *scale = L::load_e8m0_half(tail);
             }
-            add_scaled::<L, Mxfp4, R, P>(block.bodies, scales, block.acts, sums)
+            add_scaled::<L, Mxfp4, R, P>(block.bodies, scales, block.acts, block.ahead(0, 5), sums)
         }
     }
 }

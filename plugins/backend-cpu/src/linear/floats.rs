@@ -114,6 +114,9 @@ impl<F: FloatFormat, const R: usize, const P: usize> Task for Tile<'_, F, R, P> 
     unsafe fn run<L: Lanes>(self) {
         // SAFETY: panels and rows hold `k` columns, and the targets are valid for writes.
         unsafe {
+            for target in &self.targets {
+                target.fetch::<R>();
+            }
             let mut sums = [[L::zero(); R]; P];
             let whole_steps = self.k / STEP * STEP;
             for step in (0..whole_steps).step_by(STEP) {
@@ -204,7 +207,6 @@ impl<F: FloatFormat> Task for Product<'_, F> {
                     // SAFETY: rows and panels come from the ranges of the job.
                     panel += unsafe {
                         match panels.end - panel {
-                            4.. if rows == 1 => self.tile::<L, 1, 4>(row, panel),
                             2.. => self.tile_of::<L, 2>(row, rows, panel),
                             _ => self.tile_of::<L, 1>(row, rows, panel),
                         }

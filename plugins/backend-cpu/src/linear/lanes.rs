@@ -57,6 +57,23 @@ pub(crate) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
+/// As [`prefetch`], for a line that will be written: other processors give it up.
+#[inline(always)]
+pub(crate) fn prefetch_to_write(address: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: it never faults, and processors that lack the instruction take it for one that does nothing.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch never faults, and the instruction is part of every such processor.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
 /// Sixteen lanes on one level.
 ///
 /// # Safety
@@ -144,7 +161,7 @@ pub(crate) trait Lanes: Copy {
     /// which are the same four for every lane.
     unsafe fn dot(sums: Self::Ints, weights: Self::Bytes, activations: Self::Bytes) -> Self::Ints;
     /// As `dot`, of `weights - 128` for any bytes; on a level that cannot subtract in passing,
-    /// the sum is short by what `begin_centred` and `continue_centred` put in.
+    /// the sum is short by what `begin_centred` put in.
     unsafe fn dot_centred(sums: Self::Ints, weights: Self::Bytes, activations: Self::Bytes) -> Self::Ints;
     /// As `dot`, and the compiler keeps the order in which these are written. Left alone, it puts the instructions of
     /// one sum after another, where each waits for the one before; with many sums that is slower.
@@ -165,8 +182,6 @@ pub(crate) trait Lanes: Copy {
     }
     /// The sums before the `dot_centred` of activations whose sum times -128 is `offset`.
     unsafe fn begin_centred(offset: i32) -> Self::Ints;
-    /// Sums to which further activations, of that `offset`, are to be added.
-    unsafe fn continue_centred(sums: Self::Ints, offset: i32) -> Self::Ints;
 
     /// The largest magnitude among 32 values, as bits without the sign: infinities and NaNs
     /// come out above every finite value.

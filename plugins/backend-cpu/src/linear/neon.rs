@@ -276,10 +276,6 @@ impl Lanes for Neon {
             [vdupq_n_s32(0); 4]
         }
 
-        unsafe fn continue_centred(sums: Ints, _offset: i32) -> Ints {
-            sums
-        }
-
         unsafe fn largest_magnitude_bits(values: *const f32) -> u32 {
             let magnitude = vdupq_n_u32(i32::MAX as u32);
             let mut larger = vdupq_n_u32(0);

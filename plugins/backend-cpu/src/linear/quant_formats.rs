@@ -2,7 +2,7 @@
 //! dots of 32 elements enter the sums.
 
 use super::lanes::{LANES, Lanes};
-use super::quants::{Acts, Block, Groups, dots, dots_of_half, each_at};
+use super::quants::{Acts, Ahead, Block, Groups, dots, dots_of_half, each_at};
 use crate::weights::k_quants::{D_AT, DMIN_AT, Q4_SUB, Q5_SUB, Q6_SUB, Q6_SUBS_AT, SUB_BLOCKS, SUBS_AT};
 use crate::weights::{HALVES, VECTOR, WeightType};
 
@@ -83,11 +83,12 @@ pub(super) unsafe fn add_scaled<L: Lanes, F: Groups, const R: usize, const P: us
     subs: [*const u8; P],
     scales: [L::Floats; P],
     acts: Acts<R>,
+    ahead: Ahead,
     sums: &mut [[L::Floats; R]; P],
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        let dots = dots::<L, F, R, P>(subs, acts);
+        let dots = dots::<L, F, R, P>(subs, acts, ahead);
         for r in 0..R {
             let act_scale = L::splat(acts.scale(r));
             for p in 0..P {
@@ -119,8 +120,8 @@ impl QuantFormat for Q8_0 {
     ) {
         // SAFETY: as the caller promises.
         unsafe {
-            block.fetch_ahead(0, 9);
-            add_scaled::<L, Q8_0, R, P>(block.bodies, load_halves::<L, P>(block.tails, 1.0), block.acts, sums)
+            let scales = load_halves::<L, P>(block.tails, 1.0);
+            add_scaled::<L, Q8_0, R, P>(block.bodies, scales, block.acts, block.ahead(0, 9), sums)
         }
     }
 }
@@ -150,9 +151,8 @@ impl QuantFormat for Q4_0 {
     ) {
         // SAFETY: as the caller promises.
         unsafe {
-            block.fetch_ahead(0, 5);
             let scales = load_halves::<L, P>(block.tails, 1.0 / 16.0);
-            add_scaled::<L, Q4_0, R, P>(block.bodies, scales, block.acts, sums)
+            add_scaled::<L, Q4_0, R, P>(block.bodies, scales, block.acts, block.ahead(0, 5), sums)
         }
     }
 }
@@ -248,7 +248,13 @@ unsafe fn block_with_minimum<L: Lanes, F: Groups, const R: usize, const P: usize
             for p in 0..P {
                 (scales[p], minimums[p]) = scale_and_minimum::<L>(bodies[p], sub, d[p], dmin[p]);
             }
-            add_scaled::<L, F, R, P>(each_at(bodies, SUBS_AT + sub * size), scales, block.acts, sums);
+            add_scaled::<L, F, R, P>(
+                each_at(bodies, SUBS_AT + sub * size),
+                scales,
+                block.acts,
+                Ahead::NOTHING,
+                sums,
+            );
             for (sums, minimum) in sums.iter_mut().zip(minimums) {
                 for (r, sum) in sums.iter_mut().enumerate() {
                     *sum = L::fnma(minimum, L::splat(block.acts.scaled_sum(r)), *sum);
@@ -328,14 +334,14 @@ impl QuantFormat for Q6K {
                     scales1[p] = L::mul(d[p], L::to_floats(L::load_i8(planes.add(LANES))));
                 }
                 let vectors = each_at(bodies, Q6_SUBS_AT + sub * Q6_SUB);
-                let dots0 = dots_of_half::<L, Q6K, R, P, 0>(vectors, block.acts);
+                let dots0 = dots_of_half::<L, Q6K, R, P, 0>(vectors, block.acts, Ahead::NOTHING);
                 let mut parts = [[L::zero(); R]; P];
                 for p in 0..P {
                     for r in 0..R {
                         parts[p][r] = L::mul(L::to_floats(dots0[p][r]), scales0[p]);
                     }
                 }
-                let dots1 = dots_of_half::<L, Q6K, R, P, 1>(vectors, block.acts);
+                let dots1 = dots_of_half::<L, Q6K, R, P, 1>(vectors, block.acts, Ahead::NOTHING);
                 for r in 0..R {
                     let act_scale = L::splat(block.acts.scale(r));
                     for p in 0..P {

@@ -12,8 +12,10 @@ use crate::weights::VECTOR;
 
 /// How far ahead of the kernel weights are fetched.
 const PREFETCH_BYTES: usize = 16 * 1024;
+/// How far ahead the first tails of a panel are fetched, in bytes of weights.
+const TAILS_AHEAD: usize = 2 * 1024;
 /// So many sums of a tile do not keep the processor busy one by one.
-const FEW_SUMS: usize = 4;
+const FEW_SUMS: usize = 3;
 /// Rows that pass over a pair of panels while these lie in the first level cache.
 const PAIRED_ROWS: usize = 48;
 
@@ -42,14 +44,14 @@ impl<const R: usize> Acts<R> {
         unsafe { self.rows[r].add(self.at + first) }
     }
 
-    /// -128 times the sum of the quants of a half.
+    /// -128 times the sum of the quants of a half, or of both: [`WHOLE`].
     ///
     /// # Safety
     /// The block is readable.
     #[inline(always)]
-    unsafe fn offset(&self, r: usize, half: usize) -> i32 {
+    unsafe fn offset(&self, r: usize, part: usize) -> i32 {
         // SAFETY: as the caller promises.
-        i32::from_ne_bytes(unsafe { self.word(r, OFFSETS_AT + 4 * half) })
+        i32::from_ne_bytes(unsafe { self.word(r, OFFSETS_AT + 4 * part) })
     }
 
     /// # Safety
@@ -81,23 +83,57 @@ pub(super) struct Block<const R: usize, const P: usize> {
     pub bodies: [*const u8; P],
     pub tails: [*const u8; P],
     pub acts: Acts<R>,
-    /// What to fetch of each panel: advances by body and tail, so that every byte has its turn.
-    ahead: [*const u8; P],
+    /// What to fetch: advances by body and tail, so that every byte has its turn.
+    ahead: *const u8,
     streaming: bool,
 }
 
 impl<const R: usize, const P: usize> Block<R, P> {
-    /// Fetches, for later, lines from offset `at` of the bytes that are as many blocks ahead as
-    /// make the distance. A block has body and tail there, though they do not lie together.
-    /// Formats spread this over their work: too many fetches at once would wait for each other.
+    /// Fetches, for later, lines from offset `at` of the block that is due. A block has body and tail there, though
+    /// they do not lie together.
     #[inline(always)]
     pub fn fetch_ahead(&self, at: usize, lines: usize) {
+        Ahead { start: self.ahead.wrapping_add(at), lines, streaming: self.streaming }.fetch(0..lines);
+    }
+
+    /// The same lines, to be fetched while 32 elements are computed, or at once where several panels give much to do.
+    #[inline(always)]
+    pub fn ahead(&self, at: usize, lines: usize) -> Ahead {
+        if P > 1 {
+            self.fetch_ahead(at, lines);
+            return Ahead::NOTHING;
+        }
+        Ahead { start: self.ahead.wrapping_add(at), lines, streaming: self.streaming }
+    }
+}
+
+/// Lines to fetch while 32 elements are computed, spread over them: many fetches at once wait for each other, which
+/// the arithmetic of 8 rows does not hide.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    start: *const u8,
+    lines: usize,
+    streaming: bool,
+}
+
+impl Ahead {
+    pub const NOTHING: Self = Self { start: std::ptr::null(), lines: 0, streaming: false };
+
+    #[inline(always)]
+    fn fetch(&self, lines: Range<usize>) {
         if self.streaming {
-            for ahead in self.ahead {
-                for line in 0..lines {
-                    prefetch(ahead.wrapping_add(at + line * VECTOR));
-                }
+            for line in lines {
+                prefetch(self.start.wrapping_add(line * VECTOR));
             }
+        }
+    }
+
+    /// What is due with group `group` of eight.
+    #[inline(always)]
+    fn fetch_for(&self, group: usize) {
+        let before = |group: usize| (self.lines * group).div_ceil(8);
+        if before(group) < before(group + 1) {
+            self.fetch(before(group)..before(group + 1));
         }
     }
 }
@@ -126,7 +162,8 @@ pub(super) trait Groups {
 
 /// Adds the dots of the named groups.
 macro_rules! add_groups {
-    ($lanes:ty, $format:ty, $subs:ident, $acts:ident, $dots:expr, $($group:literal)*) => {$(
+    ($lanes:ty, $format:ty, $subs:ident, $acts:ident, $ahead:ident, $dots:expr, $($group:literal)*) => {$(
+        $ahead.fetch_for($group);
         // A loop, since code in a closure has not the instructions of the level.
         let mut weights = [<$format>::group::<$lanes, $group>($subs[0]); P];
         for p in 1..P {
@@ -146,21 +183,24 @@ macro_rules! add_groups {
     )*};
 }
 
-/// Sums to start from: those that make up for the centre, or zeros.
+/// Both halves of a block.
+const WHOLE: usize = 2;
+
+/// Sums to start from: those that make up for the centre of a part of the block, or zeros.
 ///
 /// # Safety
 /// The processor has the instructions of `L`; the activations are readable.
 #[inline(always)]
 unsafe fn begin<L: Lanes, F: Groups, const R: usize, const P: usize>(
     acts: Acts<R>,
-    half: usize,
+    part: usize,
 ) -> [[L::Ints; R]; P] {
     // SAFETY: as the caller promises.
     unsafe {
         let mut first = [L::zero_ints(); R];
         if F::CENTRED {
             for (r, first) in first.iter_mut().enumerate() {
-                *first = L::begin_centred(acts.offset(r, half));
+                *first = L::begin_centred(acts.offset(r, part));
             }
         }
         [first; P]
@@ -175,14 +215,15 @@ unsafe fn begin<L: Lanes, F: Groups, const R: usize, const P: usize>(
 pub(super) unsafe fn dots_of_half<L: Lanes, F: Groups, const R: usize, const P: usize, const HALF: usize>(
     subs: [*const u8; P],
     acts: Acts<R>,
+    ahead: Ahead,
 ) -> [[L::Ints; R]; P] {
     // SAFETY: as the caller promises.
     unsafe {
         let mut dots = begin::<L, F, R, P>(acts, HALF);
         if HALF == 0 {
-            add_groups!(L, F, subs, acts, dots, 0 1 2 3);
+            add_groups!(L, F, subs, acts, ahead, dots, 0 1 2 3);
         } else {
-            add_groups!(L, F, subs, acts, dots, 4 5 6 7);
+            add_groups!(L, F, subs, acts, ahead, dots, 4 5 6 7);
         }
         dots
     }
@@ -196,13 +237,16 @@ pub(super) unsafe fn dots_of_half<L: Lanes, F: Groups, const R: usize, const P: 
 pub(super) unsafe fn dots<L: Lanes, F: Groups, const R: usize, const P: usize>(
     subs: [*const u8; P],
     acts: Acts<R>,
+    ahead: Ahead,
 ) -> [[L::Ints; R]; P] {
     // SAFETY: as the caller promises.
     unsafe {
-        let mut dots = dots_of_half::<L, F, R, P, 0>(subs, acts);
+        let mut dots = begin::<L, F, R, P>(acts, WHOLE);
+        add_groups!(L, F, subs, acts, ahead, dots, 0 1 2 3);
         if R * P <= FEW_SUMS {
             // Two chains of additions for each keep the processor busy.
-            let second = dots_of_half::<L, F, R, P, 1>(subs, acts);
+            let mut second = [[L::zero_ints(); R]; P];
+            add_groups!(L, F, subs, acts, ahead, second, 4 5 6 7);
             for (dots, second) in dots.iter_mut().zip(second) {
                 for (dot, second) in dots.iter_mut().zip(second) {
                     *dot = L::add_ints(*dot, second);
@@ -210,26 +254,35 @@ pub(super) unsafe fn dots<L: Lanes, F: Groups, const R: usize, const P: usize>(
             }
             return dots;
         }
-        if F::CENTRED {
-            for dots in &mut dots {
-                for (r, dot) in dots.iter_mut().enumerate() {
-                    *dot = L::continue_centred(*dot, acts.offset(r, 1));
-                }
-            }
-        }
-        add_groups!(L, F, subs, acts, dots, 4 5 6 7);
+        add_groups!(L, F, subs, acts, ahead, dots, 4 5 6 7);
         dots
     }
 }
 
-/// `R` activation rows times `P` panels. Several panels share what is read of the activations, and
-/// are so many streams of weights.
+/// Weights that a tile fetches while it computes: one stream, however many panels it has.
+#[derive(Clone, Copy)]
+struct Fetch {
+    /// Bytes from the tile's first panel.
+    from: usize,
+    streaming: bool,
+}
+
+impl Fetch {
+    const NOTHING: Self = Self { from: 0, streaming: false };
+
+    /// The panels behind one whose bodies take so many bytes: far enough ahead that a panel's first tails, which lie
+    /// behind its bodies, come in time too.
+    fn behind(bodies: usize) -> Self {
+        Self { from: PREFETCH_BYTES.max(bodies + TAILS_AHEAD), streaming: true }
+    }
+}
+
+/// `R` activation rows times `P` panels. Several panels share what is read of the activations.
 struct Tile<'a, F, const R: usize, const P: usize> {
     panels: [*const u8; P],
     blocks: usize,
     rows: [*const u8; R],
-    /// Whether the weights come from memory.
-    streaming: bool,
+    fetch: Fetch,
     targets: [Target<'a>; P],
     format: PhantomData<F>,
 }
@@ -240,25 +293,22 @@ impl<F: QuantFormat, const R: usize, const P: usize> Task for Tile<'_, F, R, P> 
         let layout = const { F::KIND.layout() };
         // SAFETY: the panels and the rows hold `blocks` blocks, and the targets are valid for writes.
         unsafe {
+            for target in &self.targets {
+                target.fetch::<R>();
+            }
             let mut sums = [[L::zero(); R]; P];
             let mut block = Block {
                 bodies: self.panels,
                 tails: each_at(self.panels, self.blocks * layout.body),
                 acts: Acts { rows: self.rows, at: 0 },
-                ahead: self.panels.map(|panel| panel.wrapping_add(PREFETCH_BYTES / P)),
-                streaming: self.streaming,
+                ahead: self.panels[0].wrapping_add(self.fetch.from),
+                streaming: self.fetch.streaming,
             };
-            // Behind the end of a panel lies one that this tile has already: the next tile's is P on.
-            let turn = self.blocks.saturating_sub(PREFETCH_BYTES / P / (layout.body + layout.tail));
-            for i in 0..self.blocks {
-                if i == turn && P > 1 {
-                    let panel_bytes = self.blocks * (layout.body + layout.tail);
-                    block.ahead = block.ahead.map(|ahead| ahead.wrapping_add((P - 1) * panel_bytes));
-                }
+            for _ in 0..self.blocks {
                 F::add_block::<L, R, P>(block, &mut sums);
                 block.bodies = each_at(block.bodies, layout.body);
                 block.tails = each_at(block.tails, layout.tail);
-                block.ahead = block.ahead.map(|ahead| ahead.wrapping_add(layout.body + layout.tail));
+                block.ahead = block.ahead.wrapping_add(layout.body + layout.tail);
                 block.acts.at += layout.block / BLOCK * BLOCK_BYTES;
             }
             for (target, sums) in self.targets.into_iter().zip(sums) {
@@ -287,7 +337,7 @@ impl<F: QuantFormat> Product<'_, F> {
     /// Rows and panels are within the job, whose own contract holds; the processor has the
     /// instructions of `L`.
     #[inline(always)]
-    unsafe fn tile<L: Lanes, const R: usize, const P: usize>(&self, row: usize, panel: usize) {
+    unsafe fn tile<L: Lanes, const R: usize, const P: usize>(&self, row: usize, panel: usize, fetch: Fetch) {
         if R > L::TILE || (P > 1 && R > L::PAIRED_TILE) {
             unreachable!("tiles are no larger than the level wants");
         }
@@ -301,7 +351,7 @@ impl<F: QuantFormat> Product<'_, F> {
                 panels,
                 blocks: self.job.weights.k() / F::KIND.block(),
                 rows: self.job.activation_rows(row),
-                streaming: row == 0,
+                fetch,
                 targets,
                 format: PhantomData,
             })
@@ -313,18 +363,18 @@ impl<F: QuantFormat> Product<'_, F> {
     /// # Safety
     /// As for `tile`.
     #[inline(always)]
-    unsafe fn tile_of<L: Lanes>(&self, row: usize, rows: usize, panel: usize) {
+    unsafe fn tile_of<L: Lanes>(&self, row: usize, rows: usize, panel: usize, fetch: Fetch) {
         // SAFETY: as the caller promises.
         unsafe {
             match rows {
-                1 => self.tile::<L, 1, 1>(row, panel),
-                2 => self.tile::<L, 2, 1>(row, panel),
-                3 => self.tile::<L, 3, 1>(row, panel),
-                4 => self.tile::<L, 4, 1>(row, panel),
-                5 => self.tile::<L, 5, 1>(row, panel),
-                6 => self.tile::<L, 6, 1>(row, panel),
-                7 => self.tile::<L, 7, 1>(row, panel),
-                8 => self.tile::<L, 8, 1>(row, panel),
+                1 => self.tile::<L, 1, 1>(row, panel, fetch),
+                2 => self.tile::<L, 2, 1>(row, panel, fetch),
+                3 => self.tile::<L, 3, 1>(row, panel, fetch),
+                4 => self.tile::<L, 4, 1>(row, panel, fetch),
+                5 => self.tile::<L, 5, 1>(row, panel, fetch),
+                6 => self.tile::<L, 6, 1>(row, panel, fetch),
+                7 => self.tile::<L, 7, 1>(row, panel, fetch),
+                8 => self.tile::<L, 8, 1>(row, panel, fetch),
                 _ => unreachable!("tiles have 1 to 8 rows"),
             }
         }
@@ -335,33 +385,41 @@ impl<F: QuantFormat> Product<'_, F> {
     /// # Safety
     /// As for `tile`.
     #[inline(always)]
-    unsafe fn pair_of<L: Lanes>(&self, row: usize, rows: usize, panel: usize) {
+    unsafe fn pair_of<L: Lanes>(&self, row: usize, rows: usize, panel: usize, fetch: Fetch) {
         // SAFETY: as the caller promises.
         unsafe {
             match rows {
-                4 => self.tile::<L, 4, 2>(row, panel),
-                5 => self.tile::<L, 5, 2>(row, panel),
-                6 => self.tile::<L, 6, 2>(row, panel),
+                4 => self.tile::<L, 4, 2>(row, panel, fetch),
+                5 => self.tile::<L, 5, 2>(row, panel, fetch),
+                6 => self.tile::<L, 6, 2>(row, panel, fetch),
                 _ => unreachable!("tiles over pairs have 4 to 6 rows"),
             }
         }
     }
 
-    /// Rows `first..first + rows`, more than a tile has, over all panels of a range.
+    /// Rows `first..first + rows`, more than a tile has, over all panels of a range. A pair of panels is fetched while
+    /// the one before it is computed: its two are read side by side, but come from memory one after the other.
     ///
     /// # Safety
     /// As for `tile`.
     #[inline(always)]
     unsafe fn pairs<L: Lanes>(&self, first: usize, rows: usize, panels: Range<usize>) {
         for panel in panels.clone().step_by(2) {
+            let panel_bytes = self.job.weights.panel_bytes();
+            let mut tile = 0;
             // Tiles of as equal rows as can be: above 8 rows none has less than 4.
             for_row_tiles(rows, L::PAIRED_TILE, |row, count| {
+                let fetch = match tile {
+                    0 | 1 if first == 0 => Fetch { from: (2 + tile) * panel_bytes, streaming: true },
+                    _ => Fetch::NOTHING,
+                };
+                tile += 1;
                 // SAFETY: as the caller promises.
                 unsafe {
                     if panel + 1 < panels.end {
-                        self.pair_of::<L>(first + row, count, panel);
+                        self.pair_of::<L>(first + row, count, panel, fetch);
                     } else {
-                        self.tile_of::<L>(first + row, count, panel);
+                        self.tile_of::<L>(first + row, count, panel, fetch);
                     }
                 }
             });
@@ -372,6 +430,7 @@ impl<F: QuantFormat> Product<'_, F> {
 impl<F: QuantFormat> Task for Product<'_, F> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
+        let bodies = self.job.weights.k() / F::KIND.block() * F::KIND.layout().body;
         for panels in self.job.panel_chunks() {
             if F::PAIRED && L::PAIRED_TILE > 0 && self.job.rows > L::TILE {
                 for_row_tiles(self.job.rows, PAIRED_ROWS, |row, rows| {
@@ -381,9 +440,10 @@ impl<F: QuantFormat> Task for Product<'_, F> {
                 continue;
             }
             for_row_tiles(self.job.rows, L::TILE, |row, rows| {
+                let fetch = if row == 0 { Fetch::behind(bodies) } else { Fetch::NOTHING };
                 for panel in panels.clone() {
                     // SAFETY: as above.
-                    unsafe { self.tile_of::<L>(row, rows, panel) }
+                    unsafe { self.tile_of::<L>(row, rows, panel, fetch) }
                 }
             });
         }

@@ -214,11 +214,6 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
-    unsafe fn continue_centred(sums: [i32; LANES], _offset: i32) -> [i32; LANES] {
-        sums
-    }
-
-    #[inline(always)]
     unsafe fn largest_magnitude_bits(values: *const f32) -> u32 {
         // SAFETY: 32 items are readable.
         let values = unsafe { values.cast::<[f32; 32]>().read_unaligned() };

@@ -1,6 +1,6 @@
 //! What every kernel does with the sums of a tile: bias, NaN, store.
 
-use super::lanes::{LANES, Lanes};
+use super::lanes::{LANES, Lanes, prefetch_to_write};
 
 /// Where the sums of a tile go: some rows of one panel.
 #[derive(Clone, Copy)]
@@ -16,6 +16,17 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// Asks for the places of `R` rows before they are computed: each is a line of its own, far from the others, and a
+    /// store would wait for it. One row's places follow each other.
+    #[inline(always)]
+    pub fn fetch<const R: usize>(&self) {
+        if R > 1 {
+            for r in 0..R {
+                prefetch_to_write(self.start.wrapping_add(r * self.stride).cast());
+            }
+        }
+    }
+
     /// Writes the sums of `R` rows.
     ///
     /// # Safety

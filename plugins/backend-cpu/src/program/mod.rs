@@ -584,8 +584,7 @@ impl Kernel {
     pub fn scratch_floats(&self) -> usize {
         match self {
             Self::Attention(a) => attention_scratch_floats(a.heads, a.caches[0].heads, a.caches[0].width),
-            // Rows that can be taken back run on a copy of a head.
-            Self::Delta(d) if d.records().is_some() => d.key_width * d.value_width,
+            Self::Delta(d) => crate::kernels::gdn::scratch_floats(d.key_width),
             _ => 0,
         }
     }

@@ -117,17 +117,17 @@ impl Run<'_> {
                 DeltaMode::Records { records, rollback } => {
                     let bank = 1 - self.rollback(rollback, index).bank;
                     let deltas = self.record(work, &task, &chunk, records, bank);
-                    (self.base_and_scratch(work, &chunk, records.count, thread), Some(deltas))
+                    (self.base(work, &chunk, records.count), Some(deltas))
                 }
             };
             let out = within(&out, first * value_row, sequence.rows * value_row);
-            let to = GatedDeltaNetOut { state, replayed: kept, out, deltas };
+            let scratch = SharedSlice::new(self.scratch(thread));
+            let to = GatedDeltaNetOut { state, replayed: kept, out, deltas, scratch };
             gated_delta_net(self.bound.level, &task, &to, chunk.head, chunk.columns);
         }
     }
 
-    /// States of a head in planes: each row goes from one to the next, those that are too long before the last row
-    /// stay in the one where the last of them belongs.
+    /// States of a head in planes: each row leaves its own in the next one.
     ///
     /// # Safety
     /// The columns of the chunk are the caller's alone.
@@ -136,59 +136,41 @@ impl Run<'_> {
         let slot_state = work.value_heads * head_state;
         let state = self.write::<f32>(work.state, work.slots * planes * slot_state);
         let first = chunk.sequence.slot * planes * slot_state + chunk.head * head_state;
-        let rows = chunk.sequence.rows;
         // SAFETY: inside of the state; the caller's promise is passed on.
-        let of_plane = |plane: usize| unsafe { within(&state, first + plane * slot_state, head_state) };
+        let [before, kept] = unsafe {
+            let before = within(&state, first + plane * slot_state, head_state);
+            [before, within(&state, first, (planes - 1) * slot_state + head_state)]
+        };
         StatePath {
-            before: (chunk.sequence.length > 0).then(|| of_plane(plane)),
-            settled_rows: rows.saturating_sub(planes),
-            settled: of_plane((plane + rows) % planes),
-            // SAFETY: as above.
-            later: unsafe { within(&state, first, (planes - 1) * slot_state + head_state) },
-            later_stride: slot_state,
-            later_count: planes,
-            later_first: plane + 1,
-            keeps_last: true,
+            before: (chunk.sequence.length > 0).then_some(before),
+            kept,
+            stride: slot_state,
+            count: planes,
+            first: plane + 1,
+            dropped: 0,
         }
     }
 
-    /// The base of a head, over which rows run that cannot be taken back, and a copy of it for the others.
+    /// The base of a head, which has those rows only that cannot be taken back.
     ///
     /// # Safety
-    /// The columns of the chunk are the caller's alone, and so is the thread's scratch.
-    unsafe fn base_and_scratch(
-        &self,
-        work: &DeltaWork,
-        chunk: &Chunk,
-        records: usize,
-        thread: usize,
-    ) -> StatePath<'_> {
+    /// The columns of the chunk are the caller's alone.
+    unsafe fn base(&self, work: &DeltaWork, chunk: &Chunk, records: usize) -> StatePath<'_> {
         let head_state = work.key_width * work.value_width;
         let state = self.write::<f32>(work.state, work.slots * work.value_heads * head_state);
         let first = (chunk.sequence.slot * work.value_heads + chunk.head) * head_state;
         // SAFETY: inside of the state; the caller's promise is passed on.
         let base = unsafe { within(&state, first, head_state) };
         let is_fresh = chunk.sequence.length == 0;
-        let settled_rows = chunk.sequence.rows.saturating_sub(records);
-        if is_fresh && settled_rows == 0 {
+        if is_fresh && chunk.sequence.rows <= records {
             for i in 0..work.key_width {
                 let row = i * work.value_width;
                 // SAFETY: the columns are the caller's.
                 unsafe { base.part(row + chunk.columns.start..row + chunk.columns.end) }.fill(0.0);
             }
         }
-        StatePath {
-            before: (!is_fresh).then_some(base),
-            settled_rows,
-            settled: base,
-            // SAFETY: the scratch is the caller's.
-            later: SharedSlice::new(unsafe { self.scratch(thread) }),
-            later_stride: 0,
-            later_count: 1,
-            later_first: 0,
-            // Its record says what it did.
-            keeps_last: false,
-        }
+        let path = StatePath { dropped: records, ..StatePath::in_place(base) };
+        if is_fresh { StatePath { before: None, ..path } } else { path }
     }
 
     /// Writes the keys and decays of the chunk into the records of its rows, and says where its deltas go.
