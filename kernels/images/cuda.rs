@@ -104,6 +104,7 @@ pub(super) const ENTRIES: &[(&str, &str)] = &[
     ("rows_store", "base"),
     ("table_update", "base"),
     ("argmax_parts", "base"),
+    ("draw_parts", "base"),
     ("argmax_join", "base"),
     ("top_k", "base"),
     ("rope", "base"),

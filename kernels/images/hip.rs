@@ -138,6 +138,7 @@ pub(super) const ENTRIES: &[(&str, &str)] = &[
     ("delta_replay_128", "base"),
     ("delta_replay_256", "base"),
     ("delta_replay_64", "base"),
+    ("draw_parts", "base"),
     ("gated_delta_net_128", "base"),
     ("gated_delta_net_256", "base"),
     ("gated_delta_net_64", "base"),

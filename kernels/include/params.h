@@ -156,6 +156,16 @@ typedef struct {
     kn_u32 width;
 } KnArgmaxParts;
 typedef struct {
+    kn_u64 x;
+    kn_u64 noise;
+    kn_u64 tokens;
+    kn_u64 largest;
+    kn_u64 scratch;
+    kn_u64 live;
+    kn_u32 rows;
+    kn_u32 width;
+} KnDrawParts;
+typedef struct {
     kn_u64 scratch;
     kn_u64 ids;
     kn_u64 faults;

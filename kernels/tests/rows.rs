@@ -5,8 +5,9 @@ mod support;
 
 use paceline_conformance::random::Random;
 use paceline_kernels::params::View;
-use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, TopK};
+use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, DrawParts, TopK};
 use paceline_kernels::params::rows::{Lookup, RowsLoad, RowsStore, SelectRows, TableUpdate};
+use paceline_plugin_api::graph::noise::Noise;
 use paceline_plugin_api::graph::{Builder, DType};
 use support::{Buffer, Expected, WAVES, is_garbage, run};
 
@@ -241,6 +242,63 @@ fn choices_among_logits() {
                 let what = format!("top {k} of {width}, wave {wave}");
                 assert_eq!(own_ids.integers()[..top_ids.len()], top_ids, "{what}");
                 assert_eq!(bits(&own_values.floats()[..top.len()]), bits(&top), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_that_are_drawn() {
+    for (rows, live, width) in [(1, 1, 1), (7, 6, 33), (6, 6, 10_001)] {
+        let x = logits(rows, width);
+        let tokens: Vec<i32> = (0..width as i32).rev().map(|i| i * 3).collect();
+        let noise: Vec<i32> = (0..rows as u64)
+            .flat_map(|row| {
+                let factor = [1.0, 2.5, 0.0, f32::INFINITY][row as usize % 4];
+                Noise { key: row << 40 | 77, factor, floor: [9.0, 0.0][row as usize / 4 % 2] }.to_row()
+            })
+            .collect();
+        for with_tokens in [false, true] {
+            let mut b = Builder::new();
+            let count = b.parameter("rows", DType::I32, &[1], None);
+            let input = b.parameter("x", DType::F32, &[rows as u32, width as u32], Some(count));
+            let noises = b.parameter("noise", DType::I32, &[rows as u32, 4], Some(count));
+            let table = with_tokens.then(|| b.weight("tokens", DType::I32, &[width as u32]));
+            let (ids, faults) = b.draw(input, noises, table);
+            b.result("ids", ids);
+            b.result("faults", faults);
+            let weights = with_tokens.then(|| tokens.iter().flat_map(|t| t.to_ne_bytes()).collect());
+            let graph = b.finish();
+            let expected = Expected::of(&graph, weights.into_iter().collect(), |block| {
+                block
+                    .set_integers("rows", &[live as i32])
+                    .set_floats("x", 0, &x)
+                    .set_integers("noise", &noise);
+            });
+            for wave in WAVES {
+                let [x, live_count] = [Buffer::of_floats(&x), Buffer::of_integers(&[live as i32])];
+                let [noise, tokens] = [Buffer::of_integers(&noise), Buffer::of_integers(&tokens)];
+                let (live_count, rows, width) = (live_count.address(), rows as u32, width as u32);
+                let words = ArgmaxParts::scratch_bytes(rows, width) as usize / 4;
+                let [largest, drawn] = [words, words].map(|words| Buffer::garbage(words, 0));
+                let (x, largest, scratch) = (x.address(), largest.address(), drawn.address());
+                run(&ArgmaxParts { x, scratch: largest, live: live_count, rows, width }, wave);
+                let (noise, tokens) = (noise.address(), if with_tokens { tokens.address() } else { 0 });
+                run(&DrawParts { x, noise, tokens, largest, scratch, live: live_count, rows, width }, wave);
+                let [ids, faults] = [rows as usize, 1].map(|n| Buffer::garbage(n, 0));
+                let own = [ids.address(), faults.address()];
+                let join = ArgmaxJoin {
+                    scratch,
+                    ids: own[0],
+                    faults: own[1],
+                    values: 0,
+                    live: live_count,
+                    rows,
+                    width,
+                };
+                run(&join, wave);
+                assert_eq!(ids.integers()[..live], expected.integers("ids")[..], "{width}, wave {wave}");
+                assert_eq!(faults.integers(), expected.integers("faults"));
             }
         }
     }

@@ -235,6 +235,32 @@ fn another_backend_only_where_a_file_allows_it() {
     assert!(Settings::new("").run(&arguments, &devices).starts_with("exit 3"));
 }
 
+/// An older backend does not know how to draw a guess: it takes the likeliest token, which is right less often, and the text stays.
+#[test]
+fn a_backend_that_cannot_draw() {
+    let sim = sim_plugin();
+    let settings = Settings::new("");
+    let arguments =
+        ["run", "demo", "-p", "fn main() {", "-n", "9", "--seed", "4", "--json", "--plugin", &sim];
+    let strategy = ["--backend", "sim", "--strategy", "mtp-chain", "--set", "mtp-chain.depth=2"];
+    let run = |devices: &str, more: &[&str]| {
+        let ran =
+            settings.json(&[&arguments[..], &strategy, more].concat(), &[("PACELINE_SIM_DEVICES", devices)]);
+        let drafter = &ran["speculation"]["drafters"][0];
+        (ran["text"].clone(), drafter["drafted"].clone(), drafter["accepted"].clone())
+    };
+    let (with, without) = ("cpu:x86_64:4GiB", "cpu:x86_64:4GiB:without=draw");
+    let likeliest = run(with, &["--set", "mtp-chain.draw=false"]);
+    assert_eq!(run(without, &[]), likeliest);
+    assert_eq!(run(with, &[]).0, likeliest.0);
+    let explained = |more: &[&str]| {
+        let arguments = [&["explain", "demo", "--plugin", &sim], &strategy[..], more].concat();
+        lines(&settings.run(&arguments, &[("PACELINE_SIM_DEVICES", without)]), &["WARN"])
+    };
+    assert_snapshot!(explained(&[]), @"");
+    assert_snapshot!(explained(&["--set", "mtp-chain.draw=false"]), @"");
+}
+
 #[test]
 fn a_file_is_weaker_than_the_environment_and_that_than_the_command_line() {
     let settings = Settings::new("[plugin.mtp-chain.settings]\ndepth = 4\n");

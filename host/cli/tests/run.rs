@@ -26,6 +26,28 @@ fn without_temperature_the_text_is_that_of_the_reference() {
     assert_eq!(text, reference("rust")["greedy_text"].as_str().unwrap());
 }
 
+/// `bench` has the long name, `run` the short one: both take both.
+#[test]
+fn the_temperature_has_two_names() {
+    let text = run(&["run", "demo", "-p", PROMPT, "--temperature", "0", "-q", "-n", "8"]);
+    assert_eq!(text, run(&["run", "demo", "-p", PROMPT, "--temp", "0", "-q", "-n", "8"]));
+    let bench = [
+        "bench",
+        "demo",
+        "--strategy",
+        "none",
+        "--limit",
+        "1",
+        "--repetitions",
+        "1",
+        "--tokens",
+        "2",
+        "--md",
+    ];
+    let command = run(&[&bench[..], &["--temp", "0.5"]].concat());
+    assert!(command.starts_with("exit 0") && command.contains("--temp 0.5"), "{command}");
+}
+
 /// Standard output has the continuation alone, so that it can be piped.
 #[test]
 fn statistics_go_to_standard_error() {

@@ -9,6 +9,7 @@ use crate::error::{EngineError, Result};
 use crate::loading::Loaded;
 use crate::model::{LayerKind, Model};
 use crate::programs::{ProgramKey, Want};
+use crate::sampling::Draws;
 use crate::step::{ContextShape, GroupWriter, KV_BLOCK, ParameterBlock, Span};
 use crate::strategies::Panics;
 use paceline_plugin_api::graph::step::{most_updates, name};
@@ -333,7 +334,14 @@ impl Context {
             let slot = id.0 as usize;
             let state = &self.sequences[slot];
             let mut writer = GroupWriter::new(&mut block, offsets, &self.shape, 0);
-            writer.span(&Span { slot, state, position: state.length as usize, count: 0, tokens: None });
+            writer.span(&Span {
+                slot,
+                state,
+                position: state.length as usize,
+                count: 0,
+                tokens: None,
+                draws: None,
+            });
             writer.finish();
             if let Err(error) = self.launch(index) {
                 self.sequences[id.0 as usize].spoilt = true;
@@ -400,6 +408,7 @@ impl Context {
                 position: state.length as usize,
                 count: part.tokens.len(),
                 tokens: Some(part.tokens),
+                draws: None,
             });
         }
         writer.finish();
@@ -426,8 +435,9 @@ impl Context {
         number: usize,
         sequence: u32,
         groups: &[GroupRows<'_>],
+        draws: Option<Draws>,
     ) -> paceline_plugin_api::Result<&[u8]> {
-        let index = self.prepare_strategy(number, sequence, groups)?;
+        let index = self.prepare_strategy(number, sequence, groups, draws)?;
         self.launch(index).map_err(to_plugin)?;
         let bytes = self.loaded.built(index).graph.result_bytes() as usize;
         Ok(&self.loaded.result_block()[..bytes])
@@ -438,6 +448,7 @@ impl Context {
         number: usize,
         sequence: u32,
         groups: &[GroupRows<'_>],
+        draws: Option<Draws>,
     ) -> paceline_plugin_api::Result<usize> {
         self.usable().map_err(to_plugin)?;
         let slot = sequence as usize;
@@ -471,6 +482,7 @@ impl Context {
                 position: group.position as usize,
                 count: group.count as usize,
                 tokens: group.tokens,
+                draws,
             });
             writer.finish();
         }

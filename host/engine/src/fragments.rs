@@ -111,6 +111,9 @@ pub(crate) struct Check<'a> {
     pub taps: &'a BTreeSet<Tap>,
     /// The drafters' own file.
     pub draft: Option<&'a Gguf>,
+    /// The backend knows `draw`. Where it does not, guesses are the largest logits instead, which is as right and agrees with the
+    /// target less often.
+    pub draws: bool,
 }
 
 /// Builds a strategy's graph with the family's parts in the place of its fragments.
@@ -147,7 +150,10 @@ pub(crate) fn inline_family(
         copier.set(from, to);
     }
     for node in graph.nodes() {
-        if node.operation == fragment::OPERATION {
+        if node.operation == "draw" && !check.draws {
+            let (ids, faults) = b.argmax(copier.get(node.inputs[0])?);
+            copier.take(node, &[ids, faults])?;
+        } else if node.operation == fragment::OPERATION {
             // What a fragment is given is the plugin's word; building with it may find it wrong.
             let made = catch(|| Ok(expand(&mut b, &copier, node, model.family(), context)))
                 .map_err(|error| fault(plugin, format!("a fragment of its graph: {error}")))??;

@@ -1,6 +1,8 @@
 //! The parameter block of a run: where the parameters of a graph are, and filling them in.
 
 use crate::blocks::SequenceState;
+use crate::sampling::Draws;
+use paceline_plugin_api::graph::noise::Noise;
 use paceline_plugin_api::graph::step::{group_prefix, name};
 use paceline_plugin_api::graph::{Graph, ValueKind};
 
@@ -37,6 +39,8 @@ pub(crate) struct GroupOffsets {
     staged_previous: Option<usize>,
     ring_cells: Option<usize>,
     last_row: Option<usize>,
+    noise: Option<usize>,
+    noise_next: Option<usize>,
 }
 
 /// Byte offsets of the updates of block tables.
@@ -65,6 +69,8 @@ impl GroupOffsets {
             staged_previous: at(name::STAGED_PREVIOUS),
             ring_cells: at(name::RING_CELLS),
             last_row: at(name::LAST_ROW),
+            noise: at(name::NOISE),
+            noise_next: at(name::NOISE_NEXT),
         }
     }
 
@@ -129,6 +135,8 @@ pub(crate) struct Span<'a> {
     pub count: usize,
     /// Token ids, where the graph takes them.
     pub tokens: Option<&'a [u32]>,
+    /// What the text's tokens are drawn with.
+    pub draws: Option<Draws>,
 }
 
 /// Fills in the parameters of a group, span after span.
@@ -181,6 +189,16 @@ impl<'a, 'b> GroupWriter<'a, 'b> {
             if ring_rows > 0 {
                 block.put(offsets.ring_cells, row, (span.slot * ring_rows + position % ring_rows) as i32);
             }
+        }
+        let noise =
+            |position: usize| span.draws.map_or(Noise::NONE, |draws| draws.at(position as u64)).to_row();
+        if offsets.noise.is_some() {
+            for index in 0..span.count {
+                block.put_all(offsets.noise, (self.row + index) * 4, &noise(span.position + index));
+            }
+        }
+        if offsets.noise_next.is_some() {
+            block.put_all(offsets.noise_next, 0, &noise(span.position + span.count));
         }
         self.row += span.count;
         self.spans += 1;

@@ -125,6 +125,8 @@ fn check_parameter(graph: &Graph, value: &Value) -> Result<(), String> {
         | name::STAGED
         | name::STAGED_PREVIOUS
         | name::RING_CELLS => dims == [rows] && count_of(&format!("{group}.{}", name::ROW_COUNT)),
+        name::NOISE => dims == [rows, 4] && count_of(&format!("{group}.{}", name::ROW_COUNT)),
+        name::NOISE_NEXT => dims == [1, 4],
         _ => return fault("the host fills no parameter of this name"),
     };
     if fits { Ok(()) } else { fault(&format!("it does not fit a group of {rows} rows")) }

@@ -17,6 +17,26 @@ parameters! {
         pub width: u32,
     }
 
+    /// Between the two parts, for `draw/1`: the best of each piece of a row with the row's noise added.
+    pub struct DrawParts {
+        /// Logits `[rows][width]`, dense.
+        pub x: u64,
+        /// What each row is drawn with, i32 `[rows][4]`.
+        pub noise: u64,
+        /// Tokens of the columns, i32 `[width]`, or 0 where they are their indices.
+        pub tokens: u64,
+        /// What [`ArgmaxParts`] left.
+        pub largest: u64,
+        /// Scratch as that of [`ArgmaxParts`], for [`ArgmaxJoin`].
+        pub scratch: u64,
+        /// Address of the live count.
+        pub live: u64,
+        /// Rows.
+        pub rows: u32,
+        /// Elements of a row.
+        pub width: u32,
+    }
+
     /// Second part: ids\[r\] is the index of the largest element, the lowest of equal ones, -1 if the row has NaN; faults
     /// becomes the number of rows with NaN. With `values` it is `top_k/1` of one element instead: NaN comes after all
     /// numbers, and is no fault.
@@ -80,6 +100,9 @@ impl TopK {
 launches! {
     ArgmaxParts(p) => Launch::new(
         "argmax_parts", [p.width.div_ceil(ARGMAX_PIECE).max(1), p.rows.max(1), 1], 256
+    );
+    DrawParts(p) => Launch::new(
+        "draw_parts", [p.width.div_ceil(ARGMAX_PIECE).max(1), p.rows.max(1), 1], 256
     );
     ArgmaxJoin(_p) => Launch::new("argmax_join", [1, 1, 1], 512);
     TopK(p) => Launch::new("top_k", [1, p.rows.max(1), 1], 512);

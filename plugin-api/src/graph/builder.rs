@@ -441,6 +441,14 @@ impl Builder {
         (outputs[0], outputs[1])
     }
 
+    /// `draw/1`: ids, and the count of rows with NaN. `tokens` is a weight with the token of every column.
+    pub fn draw(&mut self, x: ValueId, noise: ValueId, tokens: Option<ValueId>) -> (ValueId, ValueId) {
+        let inputs = [Some(x), Some(noise), tokens].into_iter().flatten().collect::<Vec<_>>();
+        let attributes = [("tokens", Attribute::Integer(1))];
+        let outputs = self.add_node("draw", &inputs, &attributes[..usize::from(tokens.is_some())]);
+        (outputs[0], outputs[1])
+    }
+
     /// `top_k/1`: ids and values.
     pub fn top_k(&mut self, x: ValueId, k: u32) -> (ValueId, ValueId) {
         let outputs = self.add_node("top_k", &[x], &[("k", Attribute::Integer(k.into()))]);

@@ -9,6 +9,7 @@ mod builder;
 mod bytes;
 mod c_table;
 pub mod fragment;
+pub mod noise;
 pub mod ops;
 pub mod step;
 mod types;

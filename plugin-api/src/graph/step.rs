@@ -87,6 +87,10 @@ pub mod name {
     pub const STAGED_PREVIOUS: &str = "staged_previous";
     /// Cells of the rows in the strategy's ring.
     pub const RING_CELLS: &str = "ring_cells";
+    /// What the token of each row's position is drawn with.
+    pub const NOISE: &str = "noise";
+    /// What the token behind the last live row is drawn with.
+    pub const NOISE_NEXT: &str = "noise_next";
     /// Index of the last live row.
     pub const LAST_ROW: &str = "last_row";
     /// Live block-table updates of the run.
@@ -273,6 +277,16 @@ impl StepInputs {
     /// Cells of the rows in the strategy's ring, i32\[R\].
     pub fn ring_cells(&self, b: &mut Builder) -> ValueId {
         self.indices(b, name::RING_CELLS)
+    }
+
+    /// What the target draws the token of each row's position with, i32\[R,4\]: the input `noise` of `draw/1`.
+    pub fn noise(&self, b: &mut Builder) -> ValueId {
+        b.parameter(&format!("{}{}", self.prefix, name::NOISE), DType::I32, &[self.rows, 4], self.row_count)
+    }
+
+    /// As [`StepInputs::noise`], for the token behind the last live row, i32\[1,4\].
+    pub fn noise_next(&self, b: &mut Builder) -> ValueId {
+        b.parameter(&format!("{}{}", self.prefix, name::NOISE_NEXT), DType::I32, &[1, 4], None)
     }
 
     /// Index of the last live row, i32\[1\].

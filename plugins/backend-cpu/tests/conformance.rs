@@ -36,6 +36,7 @@ const REQUIRED: &[&str] = &[
     "gated_delta_net_replay",
     "select_rows",
     "argmax",
+    "draw",
     "top_k",
     "softmax",
     "route",

@@ -11,7 +11,7 @@ use crate::semaphore::{SimSemaphore, Timeline};
 use paceline_conformance::reference_backend::{ReferenceExecutable, ReferenceSemaphore};
 use paceline_plugin_api::backend::{Arena, Device, Executable, Load, Point, Semaphore};
 use paceline_plugin_api::error::catch;
-use paceline_plugin_api::graph::{DType, Graph};
+use paceline_plugin_api::graph::{DType, Graph, Node};
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -40,15 +40,16 @@ struct Bound {
     spoiled: Vec<Spoiled>,
 }
 
-/// Values that are no numbers and, of an argmax, which has none, the id of such a row and the count of such rows.
+/// Values that are no numbers and, of an argmax or draw, which have none, the id of such a row and the count of such rows.
 fn spoiled_results(graph: &Graph) -> Vec<Spoiled> {
-    let is_of_argmax = |value, output: usize| {
-        graph.nodes().iter().any(|n| n.operation == "argmax" && n.outputs[output] == value)
+    let is_of_choice = |value, output: usize| {
+        let chooses = |n: &&Node| matches!(n.operation.as_str(), "argmax" | "draw");
+        graph.nodes().iter().filter(chooses).any(|n| n.outputs[output] == value)
     };
     let spoil = |dtype: DType, value| match dtype {
         DType::F32 => Some(f32::NAN.to_ne_bytes()),
-        _ if is_of_argmax(value, 0) => Some((-1i32).to_ne_bytes()),
-        _ => is_of_argmax(value, 1).then(|| 1i32.to_ne_bytes()),
+        _ if is_of_choice(value, 0) => Some((-1i32).to_ne_bytes()),
+        _ => is_of_choice(value, 1).then(|| 1i32.to_ne_bytes()),
     };
     let results = graph.results().iter();
     results

@@ -73,7 +73,8 @@ impl DrafterPlugin for Dflash {
             session.declare_tap(Tap::LayerInput(layer))?;
         }
         session.declare_ring(ring.blocks)?;
-        let graphs = GraphBuilder { facts, model: &model, ring, block: most + 1 };
+        let graphs =
+            GraphBuilder { facts, model: &model, ring, block: most + 1, draw: settings.bool("draw") };
         let programs = Programs::declare(&graphs, session)?;
         Ok(Block {
             programs,

@@ -29,6 +29,8 @@ pub(crate) struct GraphBuilder<'a> {
     pub ring: Ring,
     /// Most rows of a block, the anchor included.
     pub block: u32,
+    /// Tokens are drawn where the target draws its own.
+    pub draw: bool,
 }
 
 impl Programs {
@@ -181,7 +183,12 @@ impl GraphBuilder<'_> {
             }
             None => b.row_fragment(fragment::HEAD, x, facts.vocabulary),
         };
-        let (ids, faults) = b.argmax(logits);
+        let (ids, faults) = if self.draw {
+            let noise = block.noise(&mut b);
+            b.draw(logits, noise, None)
+        } else {
+            b.argmax(logits)
+        };
         b.result("ids", ids);
         b.result("faults", faults);
         Ok(b.finish())

@@ -450,9 +450,11 @@ fn graphs_of_every_form_are_valid() {
     for mut file in [File::new(), sliding, own, File::with("final_logit_softcapping", &[30.0])] {
         let facts = facts();
         let model = DraftModel::read(&facts, &file).unwrap();
-        let graphs =
-            GraphBuilder { facts: &facts, model: &model, ring: Ring::new(64, &facts.context), block: 8 };
-        Programs::declare(&graphs, &mut file).unwrap();
-        assert_eq!(file.graphs.len(), 3 + 4);
+        let ring = Ring::new(64, &facts.context);
+        for draw in [false, true] {
+            let graphs = GraphBuilder { facts: &facts, model: &model, ring, block: 8, draw };
+            Programs::declare(&graphs, &mut file).unwrap();
+        }
+        assert_eq!(file.graphs.len(), 2 * (3 + 4));
     }
 }

@@ -1,7 +1,7 @@
 //! The drafter.
 
 use super::SETTINGS;
-use super::programs::{Form, Programs};
+use super::programs::{Form, Head, Programs};
 use paceline_plugin_api::graph::fragment;
 use paceline_plugin_api::graph::step::Tap;
 use paceline_plugin_api::settings::Settings;
@@ -27,6 +27,7 @@ pub struct MtpChain;
 pub struct Mtp {
     programs: Programs,
     form: Form,
+    is_trimmed: bool,
     fixed: bool,
     least_probability: f32,
     sequences: Vec<Rows>,
@@ -72,10 +73,16 @@ impl DrafterPlugin for MtpChain {
                 "setting `least_probability` needs `form` = loop: a chain computes all of its steps in any case",
             ));
         }
-        let (trimmed, head_rows) = head(facts, settings.choice("head"), session)?;
-        let form = Form { most, looped, probabilities: looped, trimmed, kv_only: settings.bool("kv_only") };
+        let head = head(facts, settings.choice("head"), session)?;
+        let form = Form {
+            most,
+            looped,
+            probabilities: looped,
+            draw: settings.bool("draw"),
+            kv_only: settings.bool("kv_only"),
+        };
         session.declare_tap(Tap::Hidden)?;
-        let programs = Programs::declare(facts, form, head_rows, session)?;
+        let programs = Programs::declare(facts, form, &head, session)?;
         let rows = || Rows {
             waiting: Vec::with_capacity(facts.microbatch as usize + MOST_WAITING_IDLE),
             ..Rows::default()
@@ -83,6 +90,7 @@ impl DrafterPlugin for MtpChain {
         Ok(Mtp {
             programs,
             form,
+            is_trimmed: head.tokens.is_some(),
             fixed: depth > 0,
             least_probability,
             sequences: (0..facts.context.sequences).map(|_| rows()).collect(),
@@ -93,20 +101,21 @@ impl DrafterPlugin for MtpChain {
     }
 }
 
-/// Which head is used, and how many tokens it knows.
-fn head(facts: &Facts, wanted: &str, session: &dyn Session) -> Result<(bool, u32)> {
-    let rows = || {
+/// Which head is used.
+fn head(facts: &Facts, wanted: &str, session: &dyn Session) -> Result<Head> {
+    let trimmed = || {
         let last = session.integer(Source::Target, &format!("{}.block_count", facts.architecture))? - 1;
-        let tensor = session.tensor(Source::Target, &format!("blk.{last}.nextn.draft_head.weight"))?;
-        tensor.dims.first().copied()
+        let tokens = format!("blk.{last}.nextn.draft_head_ids");
+        let rows = *session.tensor(Source::Target, &tokens)?.dims.first()?;
+        Some(Head { rows, tokens: Some(tokens) })
     };
-    let trimmed = session.has_fragment(fragment::NEXTN_DRAFT_HEAD).then(rows).flatten();
+    let trimmed = session.has_fragment(fragment::NEXTN_DRAFT_HEAD).then(trimmed).flatten();
     match (wanted, trimmed) {
         ("trimmed", None) => Err(Error::unsupported(
             "setting `head` is trimmed, but the model file has no trimmed head: make one with `paceline tools trim-head`",
         )),
-        ("trimmed" | "auto", Some(rows)) => Ok((true, rows)),
-        _ => Ok((false, facts.vocabulary)),
+        ("trimmed" | "auto", Some(head)) => Ok(head),
+        _ => Ok(Head { rows: facts.vocabulary, tokens: None }),
     }
 }
 
@@ -284,7 +293,7 @@ impl Drafter for Mtp {
     }
 
     fn explain(&self) -> String {
-        let head = if self.form.trimmed { "trimmed" } else { "full" };
+        let head = if self.is_trimmed { "trimmed" } else { "full" };
         let form = if self.form.looped { "a launch a step" } else { "one launch" };
         let mut text = format!(
             "{form}, {head} head, drafts of up to {}; {} rows of keys and values filled in {} launches",

@@ -4,7 +4,8 @@
 //! The row at position p pairs the token at p with the hidden state of p - 1. Rows whose true hidden state is known
 //! fill the block's KV cache: for a prompt at once, in a pass that computes keys and values only; after a verification
 //! at the head of the next draft, which overwrites what the last draft guessed. A draft of n tokens is one launch:
-//! every step's largest logit is the next step's token on the device, and n ids come back.
+//! every step's token is the next step's input on the device, and n ids come back. It is the one with the largest logit, or where
+//! the target draws its tokens one that is drawn with the noise that the target will use there, so that the two agree more often.
 
 mod chain;
 mod programs;
@@ -53,6 +54,12 @@ pub const SETTINGS: &[Setting] = &[
         SettingType::Choice { options: &["auto", "full", "trimmed"] },
         "",
         "The head over all tokens, or the trimmed one that the file may carry; auto takes the trimmed one if there is one.",
+    ),
+    setting(
+        "draw",
+        SettingType::Bool { default: true },
+        "",
+        "Where the target draws its tokens, guesses are drawn with the same noise; off takes the most likely ones.",
     ),
     setting(
         "kv_only",

@@ -19,10 +19,19 @@ pub(crate) struct Form {
     pub looped: bool,
     /// Probabilities of the tokens are wanted.
     pub probabilities: bool,
-    /// The head over a part of the vocabulary.
-    pub trimmed: bool,
+    /// Tokens are drawn where the target draws its own.
+    pub draw: bool,
     /// Filling computes keys and values only.
     pub kv_only: bool,
+}
+
+/// The head that is used.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    /// Tokens that it knows.
+    pub rows: u32,
+    /// The weight that names them, if they are a part of the vocabulary.
+    pub tokens: Option<String>,
 }
 
 /// A chain of `steps` steps with at most `rows` rows at its head.
@@ -61,13 +70,12 @@ pub(crate) struct Programs {
 struct GraphBuilder<'a> {
     facts: &'a Facts,
     form: Form,
-    /// Tokens of the head.
-    head_rows: u32,
+    head: &'a Head,
 }
 
 impl Programs {
-    pub fn declare(facts: &Facts, form: Form, head_rows: u32, session: &mut dyn Session) -> Result<Self> {
-        let graphs = GraphBuilder { facts, form, head_rows };
+    pub fn declare(facts: &Facts, form: Form, head: &Head, session: &mut dyn Session) -> Result<Self> {
+        let graphs = GraphBuilder { facts, form, head };
         let fill_rows =
             FILL_ROWS.into_iter().filter(|&rows| rows < facts.microbatch).chain([facts.microbatch]);
         let fills = fill_rows
@@ -188,12 +196,12 @@ impl GraphBuilder<'_> {
             let (carried, entry) = (self.carried(&mut b), last.staged(&mut b));
             b.rows_store(hidden, carried, entry);
         }
-        let mut id = self.guess(&mut b, 0, hidden);
+        let mut id = self.guess(&mut b, 0, hidden, &first);
         for number in 1..steps {
             let step = StepInputs::single(&mut b, &facts.context, table, number as usize);
             embedded = b.row_fragment(fragment::NEXTN_EMBED, id, facts.hidden);
             hidden = b.nextn_full(&step, embedded, hidden);
-            id = self.guess(&mut b, number, hidden);
+            id = self.guess(&mut b, number, hidden, &step);
         }
         b.finish()
     }
@@ -204,12 +212,21 @@ impl GraphBuilder<'_> {
         b.state("carried", StateKind::Ring, DType::F32, &dims)
     }
 
-    /// The token of step `number`, i32\[1\], and the results of the step.
-    fn guess(&self, b: &mut Builder, number: u32, hidden: ValueId) -> ValueId {
-        let head = if self.form.trimmed { fragment::NEXTN_DRAFT_HEAD } else { fragment::NEXTN_HEAD };
-        let logits = b.row_fragment(head, hidden, self.head_rows);
-        let (id, faults) = b.argmax(logits);
-        let id = if self.form.trimmed { b.nextn_draft_ids(id) } else { id };
+    /// The token of step `number`, i32\[1\], and the results of the step. It is drawn as the target will draw its own, so that the
+    /// two agree as often as their distributions do.
+    fn guess(&self, b: &mut Builder, number: u32, hidden: ValueId, step: &StepInputs) -> ValueId {
+        let is_trimmed = self.head.tokens.is_some();
+        let head = if is_trimmed { fragment::NEXTN_DRAFT_HEAD } else { fragment::NEXTN_HEAD };
+        let logits = b.row_fragment(head, hidden, self.head.rows);
+        let (id, faults) = if self.form.draw {
+            let noise = step.noise_next(b);
+            let tokens = self.head.tokens.as_deref();
+            let tokens = tokens.map(|name| b.weight(name, DType::I32, &[self.head.rows]));
+            b.draw(logits, noise, tokens)
+        } else {
+            b.argmax(logits)
+        };
+        let id = if is_trimmed { b.nextn_draft_ids(id) } else { id };
         b.result(&format!("faults.{number}"), faults);
         if self.form.probabilities {
             let probabilities = b.softmax(logits);

@@ -65,7 +65,8 @@ pub struct BenchArgs {
     pub repetitions: u32,
 
     /// Temperature of sampling; 0 always takes the most likely token
-    #[arg(long, value_name = "F", default_value_t = 0.0, value_parser = temperature, allow_negative_numbers = true)]
+    #[arg(long, alias = "temp", value_name = "F", default_value_t = 0.0, value_parser = temperature)]
+    #[arg(allow_negative_numbers = true)]
     pub temperature: f32,
 
     /// Seed of the choices; each repetition has another one that follows from it

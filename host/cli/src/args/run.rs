@@ -59,7 +59,8 @@ pub struct RunArgs {
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
     /// Temperature: 0 always takes the most likely token, more gives more variety
-    #[arg(long, value_name = "F", default_value_t = 0.7, value_parser = number, allow_negative_numbers = true)]
+    #[arg(long, alias = "temperature", value_name = "F", default_value_t = 0.7, value_parser = number)]
+    #[arg(allow_negative_numbers = true)]
     pub temp: f32,
 
     /// Choose among this many of the most likely tokens; 0 for all

@@ -16,7 +16,7 @@ use paceline_plugin_api::client::{
     ArenaClient, BackendClient, DeviceClient, ExecutableClient, LoadSpans, PlanClient, SemaphoreClient,
     WeightImportClient,
 };
-use paceline_plugin_api::graph::{Graph, StateKind, ValueKind, step};
+use paceline_plugin_api::graph::{Builder, DType, Graph, Node, StateKind, ValueKind, step};
 use paceline_plugin_api::strategy::DRAFT_WEIGHT;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -104,7 +104,10 @@ fn plan_context(
     let keys = programs::keys(options.microbatch, options.outputs);
     let parts = TargetParts { taps: &setup.taps, rollback: setup.rollback.as_ref() };
     let target = keys.iter().map(|&key| programs::build(model, context, &parts, key));
-    let check = Check { taps: &setup.taps, draft: setup.draft.as_deref() };
+    let is_draw = |node: &Node| node.operation == "draw";
+    let wants_draw = setup.programs.iter().any(|program| program.graph.nodes().iter().any(is_draw));
+    let draws = wants_draw && knows_draw(backend, &info.capabilities)?;
+    let check = Check { taps: &setup.taps, draft: setup.draft.as_deref(), draws };
     let strategies = setup.programs.iter().map(|p| programs::build_strategy(model, context, p, &check));
     let mut graphs = target.chain(strategies).collect::<Result<Vec<ProgramGraph>>>()?;
     let rolled = graphs.first().map(|graph| graph.rolled.clone()).unwrap_or_default();
@@ -232,6 +235,26 @@ pub(crate) fn load(
 /// Bytes of a class that are placed so far.
 fn end(cursors: &HashMap<ArenaClass, Cursor>, class: ArenaClass) -> u64 {
     cursors.get(&class).map_or(0, |c| c.end)
+}
+
+/// True if the backend can run `draw`, which came after the first backends.
+fn knows_draw(backend: &BackendClient, capabilities: &str) -> Result<bool> {
+    let mut b = Builder::new();
+    let logits = b.parameter("logits", DType::F32, &[1, 64], None);
+    let noise = b.parameter("noise", DType::I32, &[1, 4], None);
+    let (ids, _) = b.draw(logits, noise, None);
+    b.result("ids", ids);
+    let plan = backend
+        .plan(&b.finish(), capabilities, &[])
+        .map_err(EngineError::backend(backend.plugin(), "planning a draw of tokens"))?;
+    let refusal = plan.summary().refusal().map(|(_, reason)| reason.to_owned());
+    if let Some(reason) = &refusal {
+        tracing::warn!(
+            "strategies guess the likeliest token where they would draw one: backend `{}`: {reason}",
+            backend.plugin()
+        );
+    }
+    Ok(refusal.is_none())
 }
 
 fn plan(

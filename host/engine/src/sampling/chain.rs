@@ -1,7 +1,8 @@
 //! The sampler chain.
 
-use super::{Purpose, uniform};
+use super::random::{Draws, Purpose, key, uniform};
 use crate::error::{EngineError, Result};
+use paceline_plugin_api::graph::noise;
 use std::cmp::Ordering;
 
 /// What a request asks of the sampler.
@@ -341,20 +342,42 @@ impl Sampler {
         }
     }
 
+    /// A token by the noise of the position: the one with the smallest E/w, whatever the order of the candidates. Who guesses
+    /// the token with the same noise mostly guesses it right ([`noise`]).
     fn draw(&self, position: u64) -> u32 {
-        let total: f64 = self.candidates.iter().map(|c| f64::from(c.weight)).sum();
-        let target = uniform(self.options.seed, position, Purpose::Token) * total;
-        let mut reached = 0.0;
+        let key = key(self.options.seed, position);
+        let (mut least, mut drawn) = (f64::INFINITY, None);
         for candidate in &self.candidates {
-            reached += f64::from(candidate.weight);
-            if target < reached {
-                return candidate.id;
+            let weight = f64::from(candidate.weight);
+            let u = noise::uniform(key, candidate.id);
+            // -ln u is at least 1 - u, which rules out most candidates.
+            if weight <= 0.0 || 1.0 - u > least * weight {
+                continue;
+            }
+            let ratio = -u.ln() / weight;
+            if ratio < least || drawn.is_none() {
+                (least, drawn) = (ratio, Some(candidate.id));
             }
         }
-        // Rounding: the last one that can be drawn.
-        self.candidates.iter().rev().find(|c| c.weight > 0.0).map_or(0, |c| c.id)
+        drawn.or(self.candidates.first().map(|c| c.id)).unwrap_or(0)
+    }
+
+    /// What tokens are drawn with; `None` if the largest logit is taken. Guesses leave out what the filters leave out, as far as that
+    /// can be told from the largest logit: the tail of 1 - top-p is about what has less than that part of the largest probability.
+    pub(crate) fn draws(&self) -> Option<Draws> {
+        let factor = 1.0 / self.options.temperature;
+        let least_part = self.options.min_p.max(1.0 - self.options.top_p);
+        let floor = if least_part > 0.0 { -least_part.ln() } else { LOWEST_DRAWN };
+        factor.is_finite().then_some(Draws {
+            seed: self.options.seed,
+            factor,
+            floor: floor.clamp(0.0, LOWEST_DRAWN),
+        })
     }
 }
+
+/// What guesses leave out: tokens whose probability is less than e^-10 of the largest.
+const LOWEST_DRAWN: f32 = 10.0;
 
 #[cfg(test)]
 mod tests {
@@ -430,6 +453,52 @@ mod tests {
             .sum();
         // 0.999 quantile of chi-square with 4 degrees of freedom.
         assert!(chi_square < 18.47, "{chi_square} {found:?}");
+    }
+
+    /// Who draws with the same noise from a similar distribution draws the same token with a probability of at least
+    /// (1 - d)/(1 + d), where d is the total variation distance of the two.
+    #[test]
+    fn similar_distributions_draw_the_same_token() {
+        let (own, other) = ([2.0f32, 1.0, 0.0, -1.0, 0.5], [1.4f32, 1.3, 0.2, -1.0, 0.1]);
+        let softmax = |logits: &[f32]| {
+            let weights: Vec<f64> = logits.iter().map(|&l| f64::from(l).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            weights.into_iter().map(|w| w / total).collect::<Vec<_>>()
+        };
+        let apart = softmax(&own).iter().zip(softmax(&other)).map(|(p, q)| (p - q).abs()).sum::<f64>() / 2.0;
+        let mut sampler = Sampler::new(options(1.0), own.len()).unwrap();
+        let draws = 20_000;
+        let same = (0..draws).filter(|&position| {
+            sampler.sample(&own, position).unwrap() == sampler.sample(&other, position).unwrap()
+        });
+        let rate = same.count() as f64 / draws as f64;
+        let least = (1.0 - apart) / (1.0 + apart);
+        assert!(apart > 0.1 && rate > least - 0.01 && rate < 1.0 - apart, "{rate} {least} {apart}");
+    }
+
+    /// What a drafter that draws with the row for `draw/1` takes is what the sampler takes.
+    #[test]
+    fn draws_tell_what_is_drawn() {
+        let logits: Vec<f32> =
+            (0..500u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 2e6).collect();
+        let options = SamplerOptions { temperature: 0.7, top_k: 0, seed: 5, ..SamplerOptions::default() };
+        let mut sampler = Sampler::new(options, logits.len()).unwrap();
+        let draws = sampler.draws().unwrap();
+        for position in 0..200 {
+            let noise = draws.at(position);
+            let score = |&id: &u32| {
+                let u = noise::uniform_f32(noise.key, id);
+                logits[id as usize] * noise.factor - (-u.ln()).ln()
+            };
+            let best = (0..500).max_by(|a, b| score(a).total_cmp(&score(b))).unwrap();
+            assert_eq!(sampler.sample(&logits, position).unwrap(), best, "{position}");
+        }
+        let floor =
+            |options: SamplerOptions| Sampler::new(options, 1).unwrap().draws().map(|draws| draws.floor);
+        assert_eq!(floor(SamplerOptions { temperature: 0.0, ..SamplerOptions::default() }), None);
+        assert_eq!(floor(SamplerOptions { min_p: 0.5, ..self::options(1.0) }), Some(2.0f32.ln()));
+        assert_eq!(floor(SamplerOptions { top_p: 0.75, ..self::options(1.0) }), Some(4.0f32.ln()));
+        assert_eq!(floor(SamplerOptions { min_p: 1.0, ..self::options(1.0) }), Some(0.0));
     }
 
     #[test]

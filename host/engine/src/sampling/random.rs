@@ -1,5 +1,6 @@
 //! A counter-based generator: a number for each (seed, position, purpose), in any order.
 
+use paceline_plugin_api::graph::noise::Noise;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -24,15 +25,42 @@ impl Purpose {
     }
 }
 
+/// What the tokens of a text are drawn with, position by position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Draws {
+    /// Seed of the text.
+    pub seed: u64,
+    /// One over the temperature.
+    pub factor: f32,
+    /// Multiplied logits that are by more than this below the largest are hardly ever drawn.
+    pub floor: f32,
+}
+
+impl Draws {
+    /// What the token at a position is drawn with.
+    pub fn at(self, position: u64) -> Noise {
+        Noise { key: key(self.seed, position), factor: self.factor, floor: self.floor }
+    }
+}
+
+/// Key of the noise that the token at a position is drawn with.
+pub fn key(seed: u64, position: u64) -> u64 {
+    generator(seed, position, Purpose::Token).next_u64()
+}
+
+fn generator(seed: u64, position: u64, purpose: Purpose) -> ChaCha8Rng {
+    let mut generator = ChaCha8Rng::seed_from_u64(seed);
+    generator.set_stream(purpose.stream());
+    generator.set_word_pos(u128::from(position) * WORDS_PER_POSITION);
+    generator
+}
+
 /// Words of the key stream per position: one block of ChaCha.
 const WORDS_PER_POSITION: u128 = 16;
 
 /// A number in \[0, 1), with 53 random bits.
 pub fn uniform(seed: u64, position: u64, purpose: Purpose) -> f64 {
-    let mut generator = ChaCha8Rng::seed_from_u64(seed);
-    generator.set_stream(purpose.stream());
-    generator.set_word_pos(u128::from(position) * WORDS_PER_POSITION);
-    (generator.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    (generator(seed, position, purpose).next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::Speculation;
 use crate::context::Context;
 use crate::engine::SequenceId;
+use crate::sampling::Draws;
 use crate::strategies::{RunSession, Select};
 use paceline_plugin_api::strategy::{Request, draft_kind};
 use std::time::Instant;
@@ -22,6 +23,8 @@ pub(super) struct Turn {
     pub most: usize,
     /// Most tokens that a draft may go on to in later rounds.
     pub most_in_all: usize,
+    /// What the text's tokens are drawn with.
+    pub draws: Option<Draws>,
 }
 
 impl Speculation {
@@ -148,6 +151,7 @@ impl Speculation {
             context,
             draft: self.draft_file.as_deref(),
             programs: active.drafter.programs.clone(),
+            draws: turn.draws,
         };
         let rows = wanted * self.vocabulary;
         // A row that the drafter leaves out must not be one of an earlier draft.

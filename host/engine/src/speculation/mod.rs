@@ -227,6 +227,7 @@ impl Speculation {
                     context,
                     draft: self.draft_file.as_deref(),
                     programs: active.drafter.programs.clone(),
+                    draws: None,
                 };
                 let position = sequence.unobserved_from as u32;
                 let told =

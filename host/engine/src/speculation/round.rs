@@ -196,7 +196,13 @@ fn draft(
         // The round gives one token more than it accepts, and all must have a place.
         let room = (context.shape.positions as usize).saturating_sub(position + 1);
         let room = room.min((text.tokens - text.generated).saturating_sub(1));
-        let turn = Turn { id: text.sequence, anchor: text.anchor, most: depth.min(room), most_in_all: room };
+        let turn = Turn {
+            id: text.sequence,
+            anchor: text.anchor,
+            most: depth.min(room),
+            most_in_all: room,
+            draws: text.sampler.draws(),
+        };
         if is_active {
             speculation.prepare(context, turn, drafting);
         } else {

@@ -194,7 +194,7 @@ impl Session for SetupSession<'_> {
 
     fn declare_program(&mut self, name: &str, graph: &Graph) -> PluginResult<ProgramId> {
         let model = self.facts.model;
-        let check = Check { taps: &self.setup.taps, draft: self.facts.draft };
+        let check = Check { taps: &self.setup.taps, draft: self.facts.draft, draws: true };
         // The host builds it again for real; what is wrong with it is best told now.
         inline_family(graph, model, self.context, self.plugin, &check)
             .map_err(|error| PluginError::invalid(format!("program `{name}`: {error}")))?;

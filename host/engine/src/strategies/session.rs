@@ -2,6 +2,7 @@
 
 use super::facts::ModelFacts;
 use crate::context::Context;
+use crate::sampling::Draws;
 use paceline_gguf::Gguf;
 use paceline_plugin_api::graph::Graph;
 use paceline_plugin_api::graph::step::Tap;
@@ -15,6 +16,8 @@ pub(crate) struct RunSession<'a> {
     pub draft: Option<&'a Gguf>,
     /// The strategy's programs, as numbers over all strategies.
     pub programs: Range<usize>,
+    /// What the sequence's tokens are drawn with, while something is guessed.
+    pub draws: Option<Draws>,
 }
 
 impl RunSession<'_> {
@@ -65,6 +68,6 @@ impl Session for RunSession<'_> {
         if number >= self.programs.end {
             return Err(Error::invalid(format!("the strategy has no program {}", program.0)));
         }
-        self.context.run_strategy(number, sequence, groups)
+        self.context.run_strategy(number, sequence, groups, self.draws)
     }
 }

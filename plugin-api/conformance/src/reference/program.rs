@@ -42,6 +42,7 @@ fn compute(operation: &str, version: u32) -> Option<Compute> {
         "gated_delta_net" => recurrent::gated_delta_net,
         "gated_delta_net_replay" => recurrent::gated_delta_net_replay,
         "argmax" => choice::argmax,
+        "draw" => choice::draw,
         "top_k" => choice::top_k,
         "route" => experts::route,
         "experts" => experts::experts,

@@ -372,6 +372,27 @@ pub fn argmax(c: &Context<'_>) -> Outputs {
     Ok(vec![shaped(DType::I32, &[x.shape.first()], x.live)?, faults()?])
 }
 
+pub fn draw(c: &Context<'_>) -> Outputs {
+    let has_tokens = c.attributes.integer("tokens") != 0;
+    c.count(2 + usize::from(has_tokens))?;
+    let x = c.elements(0)?;
+    if x.shape.rank() != 2 {
+        return Err("x must be [M,V]".into());
+    }
+    let noise = c.indices(1, 2)?;
+    if noise.shape.dims() != [x.shape.first(), 4] {
+        return Err(format!("the noise must be i32 [{}, 4]", x.shape.first()));
+    }
+    if has_tokens {
+        let tokens = c.value(2)?;
+        let fits = tokens.dtype == DType::I32 && tokens.shape.dims() == [x.shape.last()];
+        if tokens.kind != ValueKind::Weight || !fits {
+            return Err(format!("the tokens must be a weight i32 [{}]", x.shape.last()));
+        }
+    }
+    Ok(vec![shaped(DType::I32, &[x.shape.first()], x.live)?, faults()?])
+}
+
 pub fn top_k(c: &Context<'_>) -> Outputs {
     let x = logits(c)?;
     let k = dimension(c.attributes.integer("k"))?;

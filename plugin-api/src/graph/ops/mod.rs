@@ -50,10 +50,17 @@
 //! | `gated_delta_net_replay/1` | state\[slots,Hv,d,e\], records\[slots·2,N,Hv·e+Hk·d+Hv\], sequences, rollback → – | |
 //! | `select_rows/1` | x\[R,..\], rows i32\[M\] → \[M,..\] | |
 //! | `argmax/1` | x\[M,V\] → ids i32\[M\], faults i32\[1\] | the lowest index wins ties; a row with NaN gives -1 and is counted in faults |
+//! | `draw/1` | x\[M,V\], noise i32\[M,4\], tokens\[V\] (a weight of i32)? → ids i32\[M\], faults i32\[1\] | `tokens` (0): a token of the row's distribution, by its noise |
 //! | `top_k/1` | x\[M,V\] → ids i32\[M,k\], values f32\[M,k\] | `k`; descending, NaN last, the lowest index wins ties |
 //! | `softmax/1` | x\[..,V\] → like x | |
 //! | `route/1` | logits\[R,E\] → ids i32\[R,k\], weights f32\[R,k\] | `k`; `scoring` (softmax), or sigmoid; `normalize` (1); `factor` (1.0) |
 //! | `experts/1` | x\[R,D\], gate\[E,N,D\], up\[E,N,D\], down\[E,D,N\], ids i32\[R,k\], weights\[R,k\] → like x | `kind`: silu, gelu, gelu_tanh, sigmoid |
+//!
+//! `draw` takes the largest x_v·factor - ln(-ln u) of a row, the lowest index among equals, of those v whose x_v·factor is at
+//! most `floor` below the largest; a row of `noise` holds a key, the factor and the floor ([`noise::Noise`](super::noise)). u
+//! belongs to the key and to v, or to tokens\[v\] where the columns stand for tokens of a larger vocabulary
+//! ([`noise::uniform_f32`](super::noise::uniform_f32)). Without a factor that is positive and finite, and where the largest is not
+//! finite, it is an `argmax`; NaN is as there. It serves guesses alone: the logarithm may be off in its last bits.
 //!
 //! `route` chooses the k largest logits of a row in descending order, the lowest index first among equal ones and NaN
 //! last. With p the softmax of the row, or the sigmoid of each logit, the weight of chosen j is p_j, divided by the sum
@@ -163,6 +170,7 @@ static OPERATIONS: &[Operation] = &[
     op("gated_delta_net_replay", &[], infer::gated_delta_net_replay),
     op("select_rows", &[], infer::select_rows),
     op("argmax", &[], infer::argmax),
+    op("draw", &[rule("tokens", Default::Integer(0))], infer::draw),
     op("top_k", &[rule("k", Default::RequiredInteger)], infer::top_k),
     op("softmax", &[], infer::over_last_axis),
     op(

@@ -41,7 +41,7 @@ unsafe fn argmax_body(
 
 /// Largest element and number of NaN.
 #[inline(always)]
-fn scan(x: &[f32]) -> (f32, u32) {
+pub(super) fn scan(x: &[f32]) -> (f32, u32) {
     let mut best = [f32::NEG_INFINITY; LANES];
     let mut nans = [0u32; LANES];
     let mut chunks = x.chunks_exact(LANES);
@@ -60,7 +60,7 @@ fn scan(x: &[f32]) -> (f32, u32) {
 
 /// First index of `value`; 0 if it is nowhere, which happens only in an empty row.
 #[inline(always)]
-fn find(x: &[f32], value: f32) -> usize {
+pub(super) fn find(x: &[f32], value: f32) -> usize {
     for (index, chunk) in x.chunks(STRIDE).enumerate() {
         // Without an early exit, so that the comparison of a chunk vectorises.
         if chunk.iter().fold(false, |found, &element| found | (element == value)) {

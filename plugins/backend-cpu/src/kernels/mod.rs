@@ -52,6 +52,7 @@ pub mod argmax;
 pub mod attention;
 mod attention_math;
 pub mod conv;
+pub mod draw;
 pub mod elementwise;
 pub mod experts;
 pub mod gdn;

@@ -148,6 +148,13 @@ pub(crate) enum RowKernel {
         ids: Id,
         faults: Id,
     },
+    Draw {
+        x: Id,
+        noise: Id,
+        tokens: Option<Id>,
+        ids: Id,
+        faults: Id,
+    },
     TopK {
         x: Id,
         count: usize,
@@ -466,6 +473,9 @@ impl RowKernel {
             | Self::Argmax { x, .. }
             | Self::TopK { x, .. }
             | Self::Softmax { x, .. } => vec![x],
+            Self::Draw { x, noise, tokens, .. } => {
+                [Some(x), Some(noise), tokens].into_iter().flatten().collect()
+            }
             Self::Add { x, y, .. } | Self::Mul { x, y, .. } => vec![x, y],
             Self::Glu { gate, up, .. } => vec![gate, up],
             Self::Angles { positions, factors, .. } => {
@@ -484,7 +494,7 @@ impl RowKernel {
     pub fn writes(&self) -> Vec<Id> {
         match *self {
             Self::Embed { out, faults, .. } => vec![out, faults],
-            Self::Argmax { ids, faults, .. } => vec![ids, faults],
+            Self::Argmax { ids, faults, .. } | Self::Draw { ids, faults, .. } => vec![ids, faults],
             Self::TopK { ids, values, .. } => vec![ids, values],
             Self::Route { ids, weights, .. } => vec![ids, weights],
             Self::KvAppend { caches, .. } => caches.map(|c| c.state).to_vec(),

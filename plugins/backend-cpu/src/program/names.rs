@@ -47,6 +47,7 @@ impl RowKernel {
             Self::Rope { .. } => "rope",
             Self::SelectRows { .. } => "select_rows",
             Self::Argmax { .. } => "argmax",
+            Self::Draw { .. } => "draw",
             Self::TopK { .. } => "top_k",
             Self::Softmax { .. } => "softmax",
             Self::Route { .. } => "route",

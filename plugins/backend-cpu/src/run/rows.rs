@@ -1,6 +1,7 @@
 //! Kernels whose rows are independent.
 
 use super::Run;
+use crate::kernels::draw::draw;
 use crate::kernels::experts::route;
 use crate::kernels::kv::{KvAppend, kv_append};
 use crate::kernels::norm::{RmsNorm, l2_norm, rms_norm};
@@ -10,6 +11,7 @@ use crate::kernels::{SharedSlice, argmax, elementwise, rows, softmax};
 use crate::program::RowKernel;
 use crate::quantized::{quantize_row, row_bytes};
 use crate::weights::PackedMatrix;
+use paceline_plugin_api::graph::noise::Noise;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -158,6 +160,23 @@ impl Run<'_> {
                     // SAFETY: as above.
                     unsafe { argmax::argmax(level, row_x, width, id, SharedSlice::new(&mut nans), 0..1) };
                     if nans[0] > 0 {
+                        self.counter(faults).fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+            RowKernel::Draw { x, noise, tokens, ids, faults } => {
+                let x = x_of(x, width);
+                let noise = self.read::<i32>(noise, range.end * 4);
+                let tokens = tokens.map(|tokens| self.read::<i32>(tokens, width));
+                let ids = self.write::<i32>(ids, range.end);
+                for row in range {
+                    let noise = Noise::from_row(std::array::from_fn(|word| noise[row * 4 + word]));
+                    // SAFETY: the level is the machine's.
+                    let (id, nans) =
+                        unsafe { draw(level, &x[row * width..(row + 1) * width], noise, tokens) };
+                    // SAFETY: this chunk's row.
+                    unsafe { ids.pointer(row).write(id) };
+                    if nans > 0 {
                         self.counter(faults).fetch_add(1, Ordering::Relaxed);
                     }
                 }

@@ -293,6 +293,7 @@ fn operations() {
         "l2_norm",
         "softmax",
         "argmax",
+        "draw",
         "top_k",
         "lookup",
         "embed",

@@ -41,7 +41,7 @@ fn elements() {
 
 #[test]
 fn norms_and_choices() {
-    run_if_long(&["rope", "rms_norm", "l2_norm", "softmax", "argmax", "top_k", "lookup"]);
+    run_if_long(&["rope", "rms_norm", "l2_norm", "softmax", "argmax", "draw", "top_k", "lookup"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::block::ParameterBlock;
 use crate::random::Random;
 use paceline_plugin_api::graph::Graph;
+use paceline_plugin_api::graph::noise::Noise;
 
 /// Content of a parameter, row by row.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub enum Content {
     Index(u32),
     /// An index below a bound, or out of range in some rows.
     IndexOrFault(u32),
+    /// What a row of logits is drawn with: some take the largest, some have a low floor.
+    Noise,
     /// A position from 0 up to below a bound: the row's own in even rows, any in odd ones.
     Position(u32),
 }
@@ -56,6 +59,12 @@ impl Content {
             Self::Position(bound) => {
                 let any = random.below(bound);
                 index(if number.is_multiple_of(2) { number as i32 } else { any as i32 }, block);
+            }
+            Self::Noise => {
+                let key = u64::from(random.below(u32::MAX)) << 32 | u64::from(random.below(u32::MAX));
+                let factor = [1.0, 1.0 / 0.7, 0.5, 0.0, 3.0, f32::INFINITY][number as usize % 6];
+                let floor = [16.0, 2.0, 0.0][number as usize / 6 % 3];
+                block.set_integers_at(name, at, &Noise { key, factor, floor }.to_row());
             }
             _ => {
                 block.set_floats(name, at, &self.floats(elements, number, random));

@@ -165,6 +165,11 @@ impl Rows {
         self.row_parameter(name, DType::I32, &[])
     }
 
+    /// An i32 parameter with what a row is drawn with.
+    pub fn noise(&mut self, name: &str) -> ValueId {
+        self.row_parameter(name, DType::I32, &[4])
+    }
+
     /// The parameter that describes the sequences of a run.
     pub fn sequences(&mut self) -> ValueId {
         let count = self.builder.parameter("sequence_count", DType::I32, &[1], None);
@@ -183,7 +188,7 @@ impl Rows {
     }
 }
 
-/// Weights for a graph: matrices whose rows have a length near 1, the last row but one of zeros; vectors near 1.
+/// Weights for a graph: integers of the size of tokens; matrices whose rows have a length near 1, the last row but one of zeros; vectors near 1.
 pub(super) fn random_weights(graph: &Graph, seed: u64, name: &str) -> Vec<Vec<u8>> {
     weights_of(graph, seed, name, None)
 }
@@ -197,6 +202,9 @@ fn weights_of(graph: &Graph, seed: u64, name: &str, declared: Option<&Declared>)
             let mut random = Random::named(seed, &format!("{name} {}", value.name));
             let width = value.shape.last() as usize;
             let elements = value.shape.elements().unwrap_or(0) as usize;
+            if value.dtype == DType::I32 {
+                return (0..elements).flat_map(|_| random.below(1 << 18).to_ne_bytes()).collect();
+            }
             let values: Vec<f32> = if value.shape.rank() == 1 {
                 (0..elements).map(|_| random.between(0.5, 1.5)).collect()
             } else {

@@ -3,7 +3,7 @@
 use super::{Lowered, Lowering};
 use crate::program::view::{Lie, rows_of};
 use paceline_kernels::params::View;
-use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, TopK};
+use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, DrawParts, TopK};
 use paceline_kernels::params::elementwise::{ADD, Activation, Binary, Glu, MUL, Scale, activation};
 use paceline_kernels::params::fused::GluQuantize;
 use paceline_kernels::params::led::Maker;
@@ -237,17 +237,32 @@ impl Lowering<'_> {
         Ok("concat")
     }
 
-    pub(super) fn argmax(&mut self, node: &Node) -> Lowered<&'static str> {
+    /// `argmax` and, with noise between its two parts, `draw`.
+    pub(super) fn choose(&mut self, node: &Node) -> Lowered<&'static str> {
         let live = self.live_address(self.value(node.inputs[0]));
         let x = self.elements(node.inputs[0])?;
         let x = self.dense(x, live);
-        let (rows, width) = (x.rows, x.row_elements());
-        let scratch = self.scratch(ArgmaxParts::scratch_bytes(rows, width));
-        self.push(&ArgmaxParts { x: x.address(), scratch, live, rows, width });
+        let (x, rows, width) = (x.address(), x.rows, x.row_elements());
+        let bytes = ArgmaxParts::scratch_bytes(rows, width);
+        let largest = self.scratch(bytes);
+        self.push(&ArgmaxParts { x, scratch: largest, live, rows, width });
+        let (name, scratch) = match node.inputs.get(1) {
+            Some(&noise) => {
+                let scratch = self.scratch(bytes);
+                let noise = self.address(noise)?;
+                let tokens = match node.inputs.get(2) {
+                    Some(&tokens) => self.elements(tokens)?.address(),
+                    None => 0,
+                };
+                self.push(&DrawParts { x, noise, tokens, largest, scratch, live, rows, width });
+                ("draw", scratch)
+            }
+            None => ("argmax", largest),
+        };
         let ids = self.output(node.outputs[0])?.address();
         let faults = self.output(node.outputs[1])?.address();
         self.push(&ArgmaxJoin { scratch, ids, faults, values: 0, live, rows, width });
-        Ok("argmax")
+        Ok(name)
     }
 
     pub(super) fn top_k(&mut self, node: &Node) -> Lowered<&'static str> {

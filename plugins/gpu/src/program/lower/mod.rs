@@ -424,7 +424,7 @@ impl<'g> Lowering<'g> {
             "gated_delta_net_replay" => self.replay(node),
             "select_rows" => self.select_rows(node),
             "lookup" => self.lookup(node),
-            "argmax" => self.argmax(node),
+            "argmax" | "draw" => self.choose(node),
             "top_k" => self.top_k(node),
             "softmax" => self.softmax(node),
             other => Err(format!("this backend does not know {other}/{}", node.version)),
