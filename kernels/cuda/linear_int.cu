@@ -1,4 +1,4 @@
-/* Products with quantised weights on tensor cores. The same entries, arithmetic and bits as linear_int.kn: the integer
+/* Products with quantised weights on tensor cores. The same arithmetic and bits as linear_int.kn: the integer
  * dots are exact, and every sum takes its blocks in the same order. Parameters and numerics: src/params/linear.rs.
  *
  * Weights are the first operand of m16n8k32, so that 8 rows of activations cost one instruction: lane (g, t) has the
@@ -189,10 +189,9 @@ struct Place {
     int group;
 };
 
-/* The segment that the group works on. */
-__device__ __forceinline__ Place locate(const KnLinear &p, int outputs) {
+/* The segment that a group works on. */
+__device__ __forceinline__ Place locate(const KnLinear &p, int group, int outputs) {
     const KnLinearSegment *s = &p.segment0;
-    int group = (int)blockIdx.x;
 #pragma unroll
     for (int i = 0; i < 3; i++) {
         const int groups = ((int)s->n + outputs - 1) / outputs;
@@ -231,19 +230,25 @@ __device__ __forceinline__ int next_step(int block) {
     return next % UNIT ? next : next + (SLICES - 1) * UNIT;
 }
 
+/* What a group has in shared memory: for each slice DEPTH steps, which fit three or four times into a multiprocessor. */
+template <template <int> class F>
+struct Narrow {
+    static constexpr int UNIT = F<8>::UNIT, STEP = F<8>::BYTES > 3072 ? 4 : UNIT, DEPTH = STEP < UNIT ? 3 : 2;
+    static constexpr int BYTES = SLICES * DEPTH * F<STEP>::BYTES;
+};
+
 /* Up to 8 * TILES rows. A group of 8 warps has a panel; a warp is a slice, and has DEPTH steps in shared memory: one to
- * work on, the others on their way. */
-template <template <int> class F, int TILES, int COLUMNS>
-__device__ __forceinline__ void narrow(const KnLinear &p) {
-    /* What fits three or four times in the shared memory of a multiprocessor. */
-    constexpr int UNIT = F<8>::UNIT, STEP = F<8>::BYTES > 3072 ? 4 : UNIT, DEPTH = STEP < UNIT ? 3 : 2;
+ * work on, the others on their way. All threads call `await_inputs` when weights are on their way, and activations are
+ * there behind it. */
+template <template <int> class F, int TILES, int COLUMNS, class Await>
+__device__ __forceinline__ void narrow_group(const KnLinear &p, int group, u8 *shared, const Await &await_inputs) {
+    constexpr int UNIT = Narrow<F>::UNIT, STEP = Narrow<F>::STEP, DEPTH = Narrow<F>::DEPTH;
     typedef F<STEP> Format;
-    /* When all is done, their place holds the sums of the slices. */
-    __shared__ __align__(128) u8 shared[SLICES * DEPTH * Format::BYTES];
-    static_assert(sizeof(shared) >= SLICES * TILES * 512, "the sums have room");
+    /* When all is done, the steps' place holds the sums of the slices. */
+    static_assert(Narrow<F>::BYTES >= SLICES * TILES * 512, "the sums have room");
     const int lane = (int)(threadIdx.x & 31u), slice = (int)(threadIdx.x >> 5);
     u8 *const ring = shared + slice * DEPTH * Format::BYTES;
-    const Place place = locate(p, 16);
+    const Place place = locate(p, group, 16);
     const KnLinearSegment &seg = *place.segment;
     const Panel panel = panel_of<Format>(p, seg, place.group);
     int block = slice * UNIT, ahead = block;
@@ -255,7 +260,7 @@ __device__ __forceinline__ void narrow(const KnLinear &p) {
     }
     /* The live count is given to the run, and nothing in front of this launch writes it. */
     const int rows = min(p.live ? *(const int *)p.live : (int)p.rows, 8 * TILES);
-    wait_for_inputs(p);
+    await_inputs();
     if (rows <= 0) {
         wait_for_others(p);
         return;
@@ -297,6 +302,12 @@ __device__ __forceinline__ void narrow(const KnLinear &p) {
     }
 }
 
+template <template <int> class F, int TILES, int COLUMNS>
+__device__ __forceinline__ void narrow(const KnLinear &p) {
+    __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
+    narrow_group<F, TILES, COLUMNS>(p, (int)blockIdx.x, shared, [&] { wait_for_inputs(p); });
+}
+
 /* Dynamic shared memory of the wide kernels; src/params/linear.rs says so to whoever launches them. Two groups fit into what a
  * multiprocessor of compute capability 8.0 has, which is 164 KB. */
 constexpr int WIDE_SHARED = 82944;
@@ -317,7 +328,7 @@ __device__ __forceinline__ void wide(const KnLinear &p) {
     extern __shared__ __align__(128) u8 memory[];
     Unpacked<F, STEP> *const unpacked = (Unpacked<F, STEP> *)(memory + STAGES * STAGE);
     const int lane = (int)(threadIdx.x & 31u), warp = (int)(threadIdx.x >> 5);
-    const Place place = locate(p, 16 * PANELS);
+    const Place place = locate(p, (int)blockIdx.x, 16 * PANELS);
     const KnLinearSegment &seg = *place.segment;
     const Panel panel = panel_of<Format>(p, seg, place.group * PANELS + warp);
     const int blocks = panel.blocks;
@@ -407,25 +418,3 @@ __device__ __forceinline__ void wide(const KnLinear &p) {
 }
 
 }  // namespace linear
-
-/* `residents`: groups of a multiprocessor at a time, which bounds the registers. */
-#define KN_LINEAR_ENTRY(entry, residents, ...) \
-    extern "C" __global__ void __launch_bounds__(256, residents) entry(const __grid_constant__ KnLinear p) { \
-        linear::__VA_ARGS__(p); \
-    }
-#define KN_LINEAR(name, kind, wide_residents) \
-    KN_LINEAR_ENTRY(linear_##name##_r1, 3, narrow<linear::kind, 1, 1>) \
-    KN_LINEAR_ENTRY(linear_##name##_r8, 3, narrow<linear::kind, 1, 8>) \
-    KN_LINEAR_ENTRY(linear_##name##_r16, 2, narrow<linear::kind, 2, 8>) \
-    KN_LINEAR_ENTRY(linear_##name##_wide, wide_residents, wide<linear::kind>)
-
-KN_LINEAR(q8_0, Q8_0, 2)
-KN_LINEAR(q4_0, Q4_0, 2)
-KN_LINEAR(q5_0, Q5_0, 2)
-KN_LINEAR(iq4_nl, Iq4Nl, 2)
-KN_LINEAR(mxfp4, Mxfp4, 2)
-KN_LINEAR(q4_1, Q4_1, 2)
-KN_LINEAR(q5_1, Q5_1, 1)
-KN_LINEAR(q4_k, Q4K, 2)
-KN_LINEAR(q5_k, Q5K, 1)
-KN_LINEAR(q6_k, Q6K, 1)

@@ -439,3 +439,13 @@ typedef struct {
     kn_u32 kind;
     kn_u32 reserved;
 } KnGluQuantize;
+typedef struct {
+    KnLinear product;
+    KnNormQuantize norm;
+    KnItemsNormQuantize items_norm;
+    KnJoinQuantize join;
+    KnGluQuantize glu;
+    kn_u64 ready;
+    kn_u32 makers;
+    kn_u32 lead;
+} KnLedLinear;

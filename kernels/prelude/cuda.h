@@ -27,6 +27,23 @@ KN_FN kn_u32 kn_group_x() { return blockIdx.x; }
 KN_FN kn_u32 kn_group_y() { return blockIdx.y; }
 KN_FN kn_u32 kn_group_z() { return blockIdx.z; }
 KN_FN void kn_barrier() { __syncthreads(); }
+/* A group has done its part, or waits until `count` groups of the same launch or the one before have: what they wrote is
+ * there then. Only groups with smaller numbers may be waited for, since a device begins groups in that order. */
+KN_FN void kn_signal(kn_u64 counter) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+    }
+}
+KN_FN void kn_await(kn_u64 counter, kn_u32 count) {
+    if (threadIdx.x == 0) {
+        kn_u32 seen;
+        do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+        while (seen < count);
+    }
+    __syncthreads();
+}
 KN_FN kn_u32 kn_bits(float x) { return __float_as_uint(x); }
 KN_FN float kn_float(kn_u32 x) { return __uint_as_float(x); }
 KN_FN float kn_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }

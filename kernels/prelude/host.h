@@ -203,6 +203,19 @@ KN_FN kn_u32 kn_xor_u32(kn_u32 v, kn_u32 mask) {
     return other;
 }
 KN_FN float kn_xor_f32(float v, kn_u32 mask) { return kn_float(kn_xor_u32(kn_bits(v), mask)); }
+/* Groups run one after the other here, so what a group waits for is there or never will be. */
+KN_FN void kn_signal(kn_u64 counter) {
+    kn_barrier();
+    if (kn_thread() == 0) ++*KN_AT(kn_u32, counter);
+}
+KN_FN void kn_await(kn_u64 counter, kn_u32 count) {
+    if (kn_thread() == 0 && *KN_AT(const kn_u32, counter) < count) {
+        fprintf(stderr, "kn: group %u waits for %u groups, and %u have signalled\n", kn_group_x(), count,
+                *KN_AT(const kn_u32, counter));
+        __builtin_trap();
+    }
+    kn_barrier();
+}
 KN_FN kn_u32 kn_add_shared(KN_LOCAL kn_u32 *at, kn_u32 v) { const kn_u32 old = *at; *at = old + v; return old; }
 // What a GPU faults on is reported here too.
 KN_FN void kn_check16(const void *at) {

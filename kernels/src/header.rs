@@ -12,6 +12,7 @@ const MODULES: &[params::Structures] = &[
     params::recurrent::STRUCTURES,
     params::linear::STRUCTURES,
     params::fused::STRUCTURES,
+    params::led::STRUCTURES,
 ];
 
 /// The text of `include/params.h`.

@@ -140,6 +140,7 @@ pub mod cache;
 pub mod choice;
 pub mod elementwise;
 pub mod fused;
+pub mod led;
 pub mod linear;
 pub mod norms;
 pub mod recurrent;

@@ -169,6 +169,15 @@ extern "C" {
 // The first id that a plugin may declare for a weight type of its own; GGUF numbers its types below.
 #define PACELINE_TYPE_FIRST_DECLARED 64
 
+// Not by this backend: the host has to copy.
+#define PACELINE_PEER_ROUTE_NONE 0
+
+// One device reads or writes the memory of the other.
+#define PACELINE_PEER_ROUTE_DIRECT 1
+
+// The backend or its driver takes them through memory of the host.
+#define PACELINE_PEER_ROUTE_STAGED 2
+
 // In place of a layer: the normed output of the last one.
 #define PACELINE_TAP_HIDDEN UINT32_MAX
 
@@ -802,6 +811,70 @@ typedef struct PacelineWeightTypesTable {
                                        size_t out_bytes);
 } PacelineWeightTypesTable;
 
+// One copy between arenas of one backend.
+typedef struct PacelinePeerCopyArgs {
+    // Size of this struct in bytes.
+    size_t size;
+    // Where the bytes go, in an arena of the device that the copy is queued on. Neither range is in an IO arena.
+    struct PacelineArenaSpan to;
+    // Where they are, as many of them: in an arena of any device of this backend.
+    struct PacelineArenaSpan from;
+    // Points that must be reached before the copy begins, of any devices of this backend.
+    const struct PacelineSemaphorePoint *waits;
+    // Number of waits.
+    size_t wait_count;
+    // Points that are reached when the copy is done.
+    const struct PacelineSemaphorePoint *signals;
+    // Number of signals.
+    size_t signal_count;
+} PacelinePeerCopyArgs;
+
+// Functions of `paceline.peer_copy/1`.
+typedef struct PacelinePeerCopyTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // How copies from device `from` to device `to` would go, by their indices: one of `PACELINE_PEER_ROUTE_*`. They
+    // need not be open. May touch a driver. Any thread.
+    struct PacelineStatus *(*route)(uint32_t to, uint32_t from, uint32_t *out);
+    // Queues a copy among the launches of `device` and returns; `route` becomes the way that it takes, one of
+    // `PACELINE_PEER_ROUTE_*` but not `NONE`. Nothing was queued if it fails.
+    struct PacelineStatus *(*copy)(PacelineDeviceHandle device,
+                                   const struct PacelinePeerCopyArgs *args,
+                                   uint32_t *route);
+} PacelinePeerCopyTable;
+
+// What a device, or an executable, captured since it was opened or loaded.
+typedef struct PacelineCaptureInfo {
+    // Size of this struct in bytes, set by the caller.
+    size_t size;
+    // 1 if launches replay captured steps, 0 if they do not.
+    uint32_t is_captured;
+    // Reserved, zero.
+    uint32_t reserved;
+    // Steps that were captured, one for each slot of an executable.
+    uint64_t captures;
+    // Launches that replayed one.
+    uint64_t replays;
+    // Captured steps that had to be made again.
+    uint64_t rebuilds;
+    // Why steps are not captured, or why the last one was made again; empty if there is nothing to say. Valid for
+    // the life of the process.
+    struct PacelineStr reason;
+} PacelineCaptureInfo;
+
+// Functions of `paceline.graph_capture/1`.
+typedef struct PacelineGraphCaptureTable {
+    // Size of this struct in bytes.
+    size_t size;
+    // All that a device captured. Any thread.
+    struct PacelineStatus *(*device)(PacelineDeviceHandle device, struct PacelineCaptureInfo *out);
+    // What an executable captured.
+    struct PacelineStatus *(*executable)(PacelineExecutableHandle executable, struct PacelineCaptureInfo *out);
+    // Does ahead of use what the first launch of each slot would do besides running: captures, and brings to the
+    // device what was captured. No launch of the executable is pending.
+    struct PacelineStatus *(*warm_up)(PacelineExecutableHandle executable);
+} PacelineGraphCaptureTable;
+
 // Opaque: a drafter for one context.
 typedef void *PacelineDrafterHandle;
 
@@ -1074,6 +1147,10 @@ typedef struct PacelineRollbackTable {
 
 // Interface id of `PacelineWeightTypesTable`, which a plugin may offer.
 #define PACELINE_WEIGHT_TYPES_INTERFACE "paceline.weight_types/1"
+
+// Interface ids of `PacelinePeerCopyTable` and `PacelineGraphCaptureTable`, which a backend may offer.
+#define PACELINE_PEER_COPY_INTERFACE "paceline.peer_copy/1"
+#define PACELINE_GRAPH_CAPTURE_INTERFACE "paceline.graph_capture/1"
 
 // Interface ids of `PacelineDrafterTable` and `PacelineRollbackTable`, which a strategy offers.
 #define PACELINE_DRAFTER_INTERFACE "paceline.drafter/1"

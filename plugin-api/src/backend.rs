@@ -336,6 +336,67 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// A setting that is unknown or wrong, by name; a device that cannot be used.
     fn open(&self, index: u32, settings: &[(String, String)]) -> Result<Self::Device>;
+
+    /// How copies from device `from` to device `to` would go, which need not be open.
+    ///
+    /// # Errors
+    /// A device that does not exist; a driver that fails.
+    fn peer_route(&self, to: u32, from: u32) -> Result<PeerRoute> {
+        let _ = (to, from);
+        Ok(PeerRoute::None)
+    }
+}
+
+/// How bytes come from one device of a backend to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PeerRoute {
+    /// Not by the backend: the host has to copy.
+    None,
+    /// One device reads or writes the memory of the other.
+    Direct,
+    /// The backend or its driver takes them through memory of the host.
+    Staged,
+}
+
+impl PeerRoute {
+    /// All routes.
+    pub const ALL: [PeerRoute; 3] = [Self::None, Self::Direct, Self::Staged];
+
+    /// The number that crosses the ABI.
+    pub fn code(self) -> u32 {
+        match self {
+            Self::None => abi::peer_route::NONE,
+            Self::Direct => abi::peer_route::DIRECT,
+            Self::Staged => abi::peer_route::STAGED,
+        }
+    }
+
+    /// The route of a code; `None` for one that is not known.
+    pub fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|route| route.code() == code)
+    }
+}
+
+/// What was captured: recorded once, to be launched with one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captures {
+    /// Launches replay captured steps.
+    pub is_captured: bool,
+    /// Steps that were captured, one for each slot of an executable.
+    pub captures: u64,
+    /// Launches that replayed one.
+    pub replays: u64,
+    /// Captured steps that had to be made again.
+    pub rebuilds: u64,
+    /// Why steps are not captured, or why the last one was made again; empty if there is nothing to say.
+    pub reason: &'static str,
+}
+
+impl Captures {
+    /// What a backend says that has no such thing.
+    pub fn none() -> Self {
+        Self { reason: "this backend does not capture steps", ..Self::default() }
+    }
 }
 
 /// A planned graph.
@@ -391,6 +452,27 @@ pub trait Device: Send + Sync + 'static {
     /// # Errors
     /// When the device cannot.
     fn create_semaphore(&self, initial: u64) -> Result<Self::Semaphore>;
+
+    /// Queues a copy to an arena of this device, of as many bytes as `to` has, among its launches, and returns how it goes. The
+    /// ranges are of one length and inside of their arenas, of which `from` may be another device's.
+    ///
+    /// # Errors
+    /// Devices between which the backend does not copy, IO arenas, a device that is lost. Nothing was queued then.
+    fn peer_copy(
+        &self,
+        to: Span<'_, Self::Arena>,
+        from: Span<'_, Self::Arena>,
+        waits: &[Point<'_, Self::Semaphore>],
+        signals: &[Point<'_, Self::Semaphore>],
+    ) -> Result<PeerRoute> {
+        let _ = (to, from, waits, signals);
+        Err(Error::unsupported("this backend does not copy between devices"))
+    }
+
+    /// All that was captured since the device was opened.
+    fn captures(&self) -> Captures {
+        Captures::none()
+    }
 }
 
 /// Contiguous memory of a device.
@@ -434,6 +516,19 @@ pub trait Executable: Send + Sync + 'static {
     fn import_state(&self, state: u32, first: u32, count: u32, source: &[u8]) -> Result<()> {
         let _ = (state, first, count, source);
         Err(Error::unsupported("this backend does not import state"))
+    }
+
+    /// What of it was captured.
+    fn captures(&self) -> Captures {
+        Captures::none()
+    }
+
+    /// Does ahead of use what the first launch of each slot would do besides running.
+    ///
+    /// # Errors
+    /// A device that fails.
+    fn warm_up(&self) -> Result<()> {
+        Ok(())
     }
 }
 

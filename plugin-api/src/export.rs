@@ -138,6 +138,16 @@ macro_rules! backend_plugin {
                     return table.cast();
                 }
             )?
+            if id == $crate::abi::PEER_COPY_INTERFACE.as_bytes() && min_minor <= $crate::abi::ABI_MINOR {
+                let table: *const $crate::abi::PeerCopyTable =
+                    $crate::shim_instance::peer_copy_table::<PluginInstance>();
+                return table.cast();
+            }
+            if id == $crate::abi::GRAPH_CAPTURE_INTERFACE.as_bytes() && min_minor <= $crate::abi::ABI_MINOR {
+                let table: *const $crate::abi::GraphCaptureTable =
+                    $crate::shim_instance::graph_capture_table::<PluginInstance>();
+                return table.cast();
+            }
             if id == $crate::abi::BACKEND_INTERFACE.as_bytes() && min_minor <= $crate::abi::ABI_MINOR {
                 let table: *const $crate::abi::BackendTable = $crate::backend_table::<PluginInstance>();
                 table.cast()

@@ -40,6 +40,8 @@ pub use shim::{backend_table, drafter_table, rollback_table};
 #[doc(hidden)]
 pub mod shim_instance {
     pub use crate::export::{accept_host, can_talk_to};
-    pub use crate::shim::{DrafterInstance, Instance, RollbackInstance};
+    pub use crate::shim::{
+        DrafterInstance, Instance, RollbackInstance, graph_capture_table, peer_copy_table,
+    };
     pub use crate::weight_types::weight_types_table;
 }

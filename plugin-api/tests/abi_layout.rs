@@ -173,6 +173,10 @@ fn layout() -> String {
         }
     );
     layout!(out, WeightTypesTable { size, dequantize, quantize });
+    layout!(out, PeerCopyArgs { size, to, from, waits, wait_count, signals, signal_count });
+    layout!(out, PeerCopyTable { size, route, copy });
+    layout!(out, CaptureInfo { size, is_captured, reserved, captures, replays, rebuilds, reason });
+    layout!(out, GraphCaptureTable { size, device, executable, warm_up });
     strategy_layout(&mut out);
     out
 }

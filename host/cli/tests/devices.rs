@@ -39,6 +39,7 @@ fn as_json() {
           "kind": "software",
           "memory_bytes": 67108864,
           "name": "Fixture device",
+          "peers": [],
           "physical_id": "fixture:0",
           "units": 3
         }

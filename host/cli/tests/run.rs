@@ -155,6 +155,13 @@ fn json_says_everything() {
         "id": "cpu",
         "version": "[version]"
       },
+      "captures": {
+        "captured": false,
+        "captures": 0,
+        "reason": "this backend does not capture steps",
+        "rebuilds": 0,
+        "replays": 0
+      },
       "context": 4096,
       "device": {
         "id": "cpu:0",

@@ -14,7 +14,7 @@ use crate::step::{ContextShape, KV_BLOCK};
 use crate::strategies::{
     self, Drafter, MOST_VERIFIED, Panics, STAGED_AFTER_MICROBATCH, Setup, StrategyOptions,
 };
-use paceline_plugin_api::backend::Counters;
+use paceline_plugin_api::backend::{Captures, Counters};
 use paceline_plugin_api::client::BackendClient;
 use paceline_plugin_api::graph::DType;
 use paceline_plugin_api::graph::step::Tap;
@@ -200,6 +200,15 @@ impl Engine {
     pub fn counters(&self) -> Result<Counters> {
         let device = &self.context.loaded.device;
         device.counters().map_err(EngineError::backend(device.plugin(), "counters"))
+    }
+
+    /// Whether steps are captured, and how often that was of use; `None` if the backend does not say.
+    ///
+    /// # Errors
+    /// When the device does not answer.
+    pub fn captures(&self) -> Result<Option<Captures>> {
+        let device = &self.context.loaded.device;
+        device.captures().map_err(EngineError::backend(device.plugin(), "captures"))
     }
 
     /// What runs cost so far, of the target and of strategies.

@@ -109,7 +109,8 @@ impl Target {
                 vec![
                     base,
                     module("products", &[PRODUCTS]),
-                    module("products_int", &[&["cuda/linear_formats.cu", "cuda/linear_int.cu"]]),
+                    module("products_int", &[CUDA_PRODUCTS, &["cuda/linear_entries.cu"]]),
+                    module("products_led", &[LED, CUDA_PRODUCTS, &["cuda/linear_led.cu"]]),
                 ]
             }
             Self::Hip | Self::Spirv => vec![base, module("products", &[PRODUCTS, &["linear_int.kn"]])],
@@ -125,14 +126,22 @@ const BASE: &[&str] = &[
     "choice.kn",
     "kv_types.kn",
     "cache.kn",
+    "attention_join.kn",
     "attention.kn",
     "attention_mma.kn",
     "recurrent.kn",
+    "quantize_block.kn",
     "quantize.kn",
+    "fused_rows.kn",
     "fused.kn",
 ];
 /// Products with weights, but for those with quantised ones.
 const PRODUCTS: &[&str] = &["linear.kn", "linear_float.kn", "embed.kn"];
+
+/// Products with quantised weights on tensor cores.
+const CUDA_PRODUCTS: &[&str] = &["cuda/linear_formats.cu", "cuda/linear_int.cu"];
+/// What the first groups of a product do.
+const LED: &[&str] = &["attention_join.kn", "quantize_block.kn", "fused_rows.kn", "led.kn"];
 
 /// Sources that are compiled together.
 pub struct Module {

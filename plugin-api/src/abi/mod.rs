@@ -16,16 +16,20 @@
 
 mod backend;
 mod graph;
+mod graph_capture;
 mod host;
 mod numbers;
+mod peer_copy;
 mod strategy;
 mod text;
 mod weight_types;
 
 pub use backend::*;
 pub use graph::*;
+pub use graph_capture::*;
 pub use host::*;
 pub use numbers::*;
+pub use peer_copy::*;
 pub use strategy::*;
 pub use text::*;
 pub use weight_types::*;
@@ -135,6 +139,10 @@ impl Argument for LoadArgs {
 
 impl Argument for LaunchArgs {
     const FIRST_SIZE: usize = 48;
+}
+
+impl Argument for PeerCopyArgs {
+    const FIRST_SIZE: usize = 88;
 }
 
 impl Argument for GraphValue {

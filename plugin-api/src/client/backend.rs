@@ -1,6 +1,7 @@
 //! A backend's pure side: devices, layouts, plans.
 
 use super::device::DeviceClient;
+use super::interfaces::Interfaces;
 use super::missing;
 use crate::abi::{self, BackendTable, Bytes, PlanHandle, SettingText, Str};
 use crate::abi_function;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub struct BackendClient {
     pub(super) plugin: Arc<str>,
     pub(super) table: &'static BackendTable,
+    pub(super) interfaces: Interfaces,
 }
 
 /// Calls a function of the table and takes its status.
@@ -29,14 +31,14 @@ macro_rules! call {
 pub(super) use call;
 
 impl BackendClient {
-    pub(super) fn new(plugin: String, table: *const BackendTable) -> Result<Self> {
+    pub(super) fn new(plugin: String, table: *const BackendTable, interfaces: Interfaces) -> Result<Self> {
         // SAFETY: a table begins with its size.
         let size = unsafe { *table.cast::<usize>() };
         if size < size_of::<usize>() * 2 || !table.is_aligned() {
             return Err(Error::invalid(format!("the backend's table states a size of {size} bytes")));
         }
         // SAFETY: tables live as long as the process; fields are only read through `abi_function!`.
-        Ok(Self { plugin: plugin.into(), table: unsafe { &*table } })
+        Ok(Self { plugin: plugin.into(), table: unsafe { &*table }, interfaces })
     }
 
     /// Id of the plugin.

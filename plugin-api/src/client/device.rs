@@ -46,6 +46,14 @@ impl DeviceClient {
         self.inner.backend.table
     }
 
+    pub(super) fn backend(&self) -> &BackendClient {
+        &self.inner.backend
+    }
+
+    pub(super) fn handle(&self) -> DeviceHandle {
+        self.inner.handle
+    }
+
     /// Id of the plugin that the device belongs to.
     pub fn plugin(&self) -> &str {
         self.inner.backend.plugin()
@@ -208,7 +216,12 @@ pub struct SpanClient<'a> {
 }
 
 impl SpanClient<'_> {
-    fn to_c(self) -> ArenaSpan {
+    /// What tells the arena's backend from others.
+    pub(super) fn table_of(self) -> *const BackendTable {
+        self.arena.device.table()
+    }
+
+    pub(super) fn to_c(self) -> ArenaSpan {
         ArenaSpan { arena: self.arena.handle, offset: self.offset, bytes: self.bytes }
     }
 }
@@ -255,7 +268,27 @@ pub struct ExecutableClient {
 // launches.
 unsafe impl Send for ExecutableClient {}
 
+/// Most semaphores on one launch or copy, for waits and signals each.
+pub(super) const MAX_POINTS: usize = 8;
+
+/// The first of the places are those of the list.
+pub(super) fn points(list: &[(&SemaphoreClient, u64)]) -> [SemaphorePoint; MAX_POINTS] {
+    let mut points = [SemaphorePoint { semaphore: std::ptr::null_mut(), value: 0 }; MAX_POINTS];
+    for (point, (semaphore, value)) in points.iter_mut().zip(list) {
+        *point = SemaphorePoint { semaphore: semaphore.handle, value: *value };
+    }
+    points
+}
+
 impl ExecutableClient {
+    pub(super) fn device(&self) -> &DeviceClient {
+        &self.device
+    }
+
+    pub(super) fn handle(&self) -> ExecutableHandle {
+        self.handle
+    }
+
     /// Queues a launch of `slot` that signals one point when it is done.
     ///
     /// # Errors
@@ -274,17 +307,9 @@ impl ExecutableClient {
         waits: &[(&SemaphoreClient, u64)],
         signals: &[(&SemaphoreClient, u64)],
     ) -> Result<()> {
-        const MAX: usize = 8;
-        if waits.len() > MAX || signals.len() > MAX {
+        if waits.len() > MAX_POINTS || signals.len() > MAX_POINTS {
             return Err(Error::invalid("more than 8 semaphores on one launch"));
         }
-        let points = |list: &[(&SemaphoreClient, u64)]| {
-            let mut points = [SemaphorePoint { semaphore: std::ptr::null_mut(), value: 0 }; MAX];
-            for (point, (semaphore, value)) in points.iter_mut().zip(list) {
-                *point = SemaphorePoint { semaphore: semaphore.handle, value: *value };
-            }
-            points
-        };
         let (wait_points, signal_points) = (points(waits), points(signals));
         let args = LaunchArgs {
             size: size_of::<LaunchArgs>(),

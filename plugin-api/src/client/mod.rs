@@ -5,6 +5,7 @@
 
 mod backend;
 mod device;
+mod interfaces;
 mod session;
 mod strategy;
 mod weight_types;
@@ -20,6 +21,7 @@ pub use strategy::{DrafterClient, DrafterPluginClient, RollbackClient, RollbackP
 use crate::abi::{self, EntryFn, HostTable, PluginTable, Str};
 use crate::abi_function;
 use crate::error::{Error, Result};
+use interfaces::Interfaces;
 use std::ffi::c_void;
 
 /// A plugin whose entry was called.
@@ -114,7 +116,19 @@ impl PluginClient {
         let table = self.interface(abi::BACKEND_INTERFACE, 0).ok_or_else(|| {
             Error::unsupported(format!("plugin `{}` has no interface {}", self.id(), abi::BACKEND_INTERFACE))
         })?;
-        BackendClient::new(self.id(), table.cast())
+        let interfaces = Interfaces {
+            peer_copy: self
+                .interface(abi::PEER_COPY_INTERFACE, 0)
+                // SAFETY: tables live as long as the process.
+                .map(|it| unsafe { interfaces::table(it.cast(), abi::PEER_COPY_INTERFACE) })
+                .transpose()?,
+            graph_capture: self
+                .interface(abi::GRAPH_CAPTURE_INTERFACE, 0)
+                // SAFETY: as above.
+                .map(|it| unsafe { interfaces::table(it.cast(), abi::GRAPH_CAPTURE_INTERFACE) })
+                .transpose()?,
+        };
+        BackendClient::new(self.id(), table.cast(), interfaces)
     }
 
     /// What the plugin says about the weight types that it declares; `None` if it does not.

@@ -5,9 +5,11 @@
 //! it was made on: every later call on it answers `POISONED`.
 
 mod handle;
+mod interfaces;
 mod strategy;
 
 use handle::Handle;
+pub use interfaces::{graph_capture_table, peer_copy_table};
 pub(crate) use strategy::tensor_to_c;
 pub use strategy::{DrafterInstance, RollbackInstance, drafter_table, rollback_table};
 

@@ -1,10 +1,12 @@
 //! The driver that is installed, opened at run time.
 
+use crate::peers;
 use cudarc::driver::sys;
 use paceline_gpu::driver::{
     Address, Cause, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle,
-    KernelHandle, LaunchShape, ModuleHandle, StreamHandle,
+    KernelHandle, LaunchShape, ModuleHandle, PeerPlace, StreamHandle,
 };
+use paceline_plugin_api::backend::PeerRoute;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -29,6 +31,7 @@ pub(crate) mod failure {
     pub const UNSUPPORTED_PTX_VERSION: u32 = 222;
     pub const INVALID_PTX: u32 = 218;
     pub const NOT_READY: u32 = 600;
+    pub const PEER_ACCESS_ALREADY_ENABLED: u32 = 704;
     pub const SYSTEM_DRIVER_MISMATCH: u32 = 803;
     /// Failures after which no call on the device succeeds: faults of kernels, of memory and of the device itself.
     pub const LASTING: &[u32] =
@@ -60,6 +63,8 @@ macro_rules! call {
         check(stringify!($function), sys::$function($($argument),*))
     };
 }
+
+pub(crate) use call;
 
 impl CudaDriver {
     /// The driver; it is opened and started once in a process.
@@ -93,7 +98,7 @@ impl CudaDriver {
     }
 }
 
-fn check(call: &'static str, code: sys::CUresult) -> DriverResult<()> {
+pub(crate) fn check(call: &'static str, code: sys::CUresult) -> DriverResult<()> {
     if code == sys::CUresult::CUDA_SUCCESS {
         return Ok(());
     }
@@ -129,7 +134,7 @@ fn event(handle: EventHandle) -> sys::CUevent {
     handle.0 as sys::CUevent
 }
 
-fn device(ordinal: u32) -> DriverResult<sys::CUdevice> {
+pub(crate) fn device(ordinal: u32) -> DriverResult<sys::CUdevice> {
     let mut device = 0;
     // SAFETY: the driver writes the device, or refuses the number.
     unsafe { call!(cuDeviceGet(&mut device, ordinal as c_int))? };
@@ -205,6 +210,7 @@ impl Driver for CudaDriver {
     }
 
     fn close(&self, ordinal: u32) {
+        peers::forget(ordinal);
         if let Ok(device) = device(ordinal) {
             // SAFETY: the hold that `open` took.
             let _ = unsafe { call!(cuDevicePrimaryCtxRelease_v2(device)) };
@@ -273,6 +279,21 @@ impl Driver for CudaDriver {
     unsafe fn clear(&self, at: Address, bytes: usize, on: StreamHandle) -> DriverResult<()> {
         // SAFETY: by the contract of this function.
         unsafe { call!(cuMemsetD8Async(at, 0, bytes, stream(on))) }
+    }
+
+    fn peer_route(&self, to: u32, from: u32) -> DriverResult<PeerRoute> {
+        peers::route(to, from)
+    }
+
+    unsafe fn copy_from_peer(
+        &self,
+        to: PeerPlace,
+        from: PeerPlace,
+        bytes: usize,
+        on: StreamHandle,
+    ) -> DriverResult<()> {
+        // SAFETY: by the contract of this function.
+        unsafe { peers::copy(to, from, bytes, on) }
     }
 
     fn load_module(&self, image: &[u8]) -> DriverResult<ModuleHandle> {

@@ -1,6 +1,7 @@
 //! The backend for NVIDIA GPUs, a plugin like any other. It needs the driver alone: kernels are compiled beforehand.
 //!
 //! - `driver`: the calls of the driver, which is opened at run time;
+//! - `peers`: copies between devices;
 //! - `platform`: devices, kernels and words.
 //!
 //! Everything else is the same for all GPUs: `paceline-gpu`.
@@ -8,6 +9,7 @@
 #[cfg(feature = "double")]
 pub mod double;
 mod driver;
+mod peers;
 mod platform;
 
 use paceline_gpu::GpuBackend;

@@ -1,7 +1,7 @@
 //! NVIDIA's driver, devices, kernels and words.
 
 use crate::driver::{CudaDriver, NEEDED_VERSION, NoCuda, failure};
-use paceline_gpu::capabilities::{GRAPHS, OVERLAP, PROFILE};
+use paceline_gpu::capabilities::{FUSION, GRAPHS, OVERLAP, PROFILE};
 use paceline_gpu::driver::{DeviceFacts, Driver, DriverError, DriverResult};
 use paceline_gpu::{Images, NoDriver, Platform};
 use paceline_kernels::images::cuda;
@@ -16,7 +16,7 @@ const OLDEST: (u32, u32) = (8, 0);
 const INSTALL: &str = "install NVIDIA's driver 580 or newer";
 
 /// The settings of a device.
-pub(crate) const SETTINGS: &[Setting] = &[GRAPHS, OVERLAP, PROFILE];
+pub(crate) const SETTINGS: &[Setting] = &[GRAPHS, OVERLAP, FUSION, PROFILE];
 
 /// The platform; the driver is found by `find` and asked for its version.
 pub(crate) struct Cuda {

@@ -1,16 +1,20 @@
 //! The HIP runtime as the driver that `paceline-gpu` asks for.
 
 use crate::hip::{self, Handle, Hip, answer, attribute};
+use crate::peers::Links;
 use paceline_gpu::driver::{
     Address, Cause, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle,
-    KernelHandle, LaunchShape, ModuleHandle, StreamHandle,
+    KernelHandle, LaunchShape, ModuleHandle, PeerPlace, StreamHandle,
 };
+use paceline_plugin_api::backend::PeerRoute;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 
 /// The runtime, after `hipInit`.
 pub(crate) struct HipDriver {
     pub hip: Hip,
+    /// Access between devices.
+    pub links: Links,
 }
 
 /// Calls a function of the library and names it where it fails.
@@ -40,7 +44,7 @@ impl HipDriver {
     /// # Errors
     /// Its answer. That there is no device is none: then there are none.
     pub fn start(hip: Hip) -> DriverResult<Self> {
-        let driver = Self { hip };
+        let driver = Self { hip, links: Links::default() };
         // SAFETY: the only value that the argument may have.
         match unsafe { call!(driver, hipInit(0)) } {
             Err(error) if !is_no_device(&error) => Err(error),
@@ -213,6 +217,21 @@ impl Driver for HipDriver {
     unsafe fn clear(&self, address: Address, bytes: usize, on: StreamHandle) -> DriverResult<()> {
         // SAFETY: by the contract of this function.
         unsafe { call!(self, hipMemsetAsync(at(address), 0, bytes, handle(on.0))) }
+    }
+
+    fn peer_route(&self, to: u32, from: u32) -> DriverResult<PeerRoute> {
+        self.reach(to, from)
+    }
+
+    unsafe fn copy_from_peer(
+        &self,
+        to: PeerPlace,
+        from: PeerPlace,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> DriverResult<()> {
+        // SAFETY: by the contract of this function.
+        unsafe { self.copy_between(to, from, bytes, stream) }
     }
 
     fn load_module(&self, image: &[u8]) -> DriverResult<ModuleHandle> {

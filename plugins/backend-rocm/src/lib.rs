@@ -3,7 +3,7 @@
 //!
 //! - `hip`: the functions of the HIP library and its compiler; nothing else knows their names;
 //! - `driver`: the calls of the runtime as `paceline-gpu` wants them;
-//! - [`peers`]: access of one device to the memory of another;
+//! - `peers`: access of one device to the memory of another;
 //! - `platform`: devices, kernels and words.
 //!
 //! Everything else is the same for all GPUs: `paceline-gpu`. No AMD GPU was ever used to make this; `README.md` says what
@@ -11,7 +11,7 @@
 
 mod driver;
 mod hip;
-pub mod peers;
+mod peers;
 mod platform;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use crate::driver::{DeviceFacts, Driver, DriverError};
 use crate::layout;
 use crate::platform::{NoDriver, Platform};
 use crate::program::{GpuPlan, Target, lower};
-use paceline_plugin_api::backend::{Backend, DeviceInfo, DeviceKind, WeightLayout, WeightUse};
+use paceline_plugin_api::backend::{Backend, DeviceInfo, DeviceKind, PeerRoute, WeightLayout, WeightUse};
 use paceline_plugin_api::graph::Graph;
 use paceline_plugin_api::{Error, ErrorKind, Result};
 
@@ -33,6 +33,24 @@ impl GpuBackend {
             .collect::<Result<Vec<_>>>()?;
         self.platform.order(&mut devices);
         Ok(devices)
+    }
+
+    /// The driver, without which there is nothing to be opened.
+    fn started(&self) -> Result<&'static dyn Driver> {
+        self.platform.driver().map_err(|why| match why {
+            NoDriver::Missing(why) => Error::unsupported(why),
+            NoDriver::Failed(error) => error,
+        })
+    }
+
+    fn missing(&self, index: u32, count: usize) -> Error {
+        let id = self.platform.id();
+        let there = match (count, self.platform.hidden_by()) {
+            (0, Some(variable)) => format!("there is none ({variable} is set and may hide some)"),
+            (0, None) => "there is none".to_owned(),
+            (count, _) => format!("there are {count}, the last is {id}:{}", count - 1),
+        };
+        Error::invalid(format!("there is no device {id}:{index}: {there}"))
     }
 
     fn parse(&self, capabilities: &str) -> Result<Capabilities> {
@@ -76,23 +94,30 @@ impl Backend for GpuBackend {
         lower(graph, layouts, Target { name: &target, has_kernel: &has_kernel })
     }
 
+    fn peer_route(&self, to: u32, from: u32) -> Result<PeerRoute> {
+        let driver = self.started()?;
+        let devices = self.list(driver)?;
+        let ordinal = |index: u32| {
+            devices
+                .get(index as usize)
+                .map(|(ordinal, _)| *ordinal)
+                .ok_or_else(|| self.missing(index, devices.len()))
+        };
+        let (to, from) = (ordinal(to)?, ordinal(from)?);
+        driver.peer_route(to, from).map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("asking how devices reach each other failed: {error}"))
+        })
+    }
+
     fn open(&self, index: u32, settings: &[(String, String)]) -> Result<GpuDevice> {
         let platform = self.platform;
         let id = platform.id();
         // A setting that is wrong is named, whether there is a device or not.
         DeviceSettings::read(platform.settings(), settings, None)?;
-        let driver = platform.driver().map_err(|why| match why {
-            NoDriver::Missing(why) => Error::unsupported(why),
-            NoDriver::Failed(error) => error,
-        })?;
+        let driver = self.started()?;
         let devices = self.list(driver)?;
         let Some((ordinal, facts)) = devices.get(index as usize) else {
-            let there = match (devices.len(), platform.hidden_by()) {
-                (0, Some(variable)) => format!("there is none ({variable} is set and may hide some)"),
-                (0, None) => "there is none".to_owned(),
-                (count, _) => format!("there are {count}, the last is {id}:{}", count - 1),
-            };
-            return Err(Error::invalid(format!("there is no device {id}:{index}: {there}")));
+            return Err(self.missing(index, devices.len()));
         };
         if let Some(why) = platform.refuses(&facts.target) {
             return Err(Error::unsupported(format!("{id}:{index} ({}): {why}", facts.name)));

@@ -4,7 +4,7 @@ use crate::device::Shared;
 use crate::driver::{Address, KernelHandle, LaunchShape};
 use crate::executable::{Bound, BoundStep, GpuExecutable, SlotBlocks};
 use crate::memory::{GpuArena, Region, host_region, region};
-use crate::program::{ALIGNMENT, GpuPlan, Place, Program, Step};
+use crate::program::{ALIGNMENT, Chosen, GpuPlan, Place, Program};
 use paceline_plugin_api::backend::{Load, Span};
 use paceline_plugin_api::{Error, Result};
 use std::sync::Arc;
@@ -83,7 +83,8 @@ pub(crate) fn bind(shared: &Arc<Shared>, plan: &GpuPlan, load: &Load<'_, GpuAren
     };
     let constants = program.constants.iter().map(|bytes| shared.constant(bytes)).collect::<Result<_>>()?;
     let addresses = Addresses { weights, states, constants, workspace };
-    let steps = program.steps.iter().map(|step| bind_step(shared, program, &addresses, step));
+    let chosen = program.steps.iter().flat_map(|step| step.chosen(shared.settings.fusion));
+    let steps = chosen.map(|step| bind_step(shared, program, &addresses, step));
     let bound = Bound {
         steps: steps.collect::<Result<_>>()?,
         device: Arc::clone(shared),
@@ -91,17 +92,23 @@ pub(crate) fn bind(shared: &Arc<Shared>, plan: &GpuPlan, load: &Load<'_, GpuAren
         workspace,
         blocks,
         graphs: Vec::new(),
+        replays: Default::default(),
     };
     GpuExecutable::new(bound, addresses.states, Arc::clone(&plan.state_names))
 }
 
-fn bind_step(shared: &Shared, program: &Program, addresses: &Addresses, step: &Step) -> Result<BoundStep> {
+fn bind_step(
+    shared: &Shared,
+    program: &Program,
+    addresses: &Addresses,
+    step: Chosen<'_>,
+) -> Result<BoundStep> {
     let step = match step {
-        Step::Clear(id, bytes) => {
-            let at = addresses.of(program, program.places[*id]);
-            return Ok(BoundStep::Clear { at, bytes: *bytes as usize });
+        Chosen::Clear(id, bytes) => {
+            let at = addresses.of(program, program.places[id]);
+            return Ok(BoundStep::Clear { at, bytes: bytes as usize });
         }
-        Step::Kernel(step) => step,
+        Chosen::Kernel(step) => step,
     };
     let mut parameters = step.parameters.clone();
     for (place, at) in &step.addresses {

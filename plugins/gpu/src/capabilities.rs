@@ -1,6 +1,8 @@
 //! The text that plans depend on, and the settings of a device.
 
 use crate::driver::DeviceFacts;
+use crate::program::Leads;
+use paceline_plugin_api::backend::Captures;
 use paceline_plugin_api::settings::{Setting, SettingType, Settings, Stage};
 use paceline_plugin_api::{Error, Result};
 
@@ -21,6 +23,16 @@ pub const OVERLAP: Setting = Setting {
     stage: Stage::Placement,
     unit: "",
     doc: "Whether a kernel is started while the one before it ends, on devices that can; the bits are the same.",
+};
+
+/// Whether products make their rows themselves; a setting of platforms that have kernels for it.
+pub const FUSION: Setting = Setting {
+    key: "fusion",
+    kind: SettingType::Choice { options: &["none", "all", "norms", "joins", "gates"] },
+    stage: Stage::Placement,
+    unit: "",
+    doc: "What a product of up to 16 rows does itself, without a launch of its own, before it multiplies: norms, what joins \
+          the parts of attention, gates, all of these or nothing; the bits are the same.",
 };
 
 /// Whether kernels are timed; a setting of every platform.
@@ -81,9 +93,48 @@ impl Capabilities {
 pub(crate) struct DeviceSettings {
     /// Only where the driver can.
     pub graphs: bool,
+    /// Why not, if not.
+    pub why_no_graphs: &'static str,
     /// Only where the device can.
     pub overlap: bool,
+    pub fusion: Fusion,
     pub profile: bool,
+}
+
+impl DeviceSettings {
+    /// Whether steps are captured, before any were.
+    pub fn captures(&self) -> Captures {
+        Captures { is_captured: self.graphs, reason: self.why_no_graphs, ..Captures::default() }
+    }
+}
+
+/// The choices of [`FUSION`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fusion {
+    Nothing,
+    All,
+    Only(Leads),
+}
+
+impl Fusion {
+    fn of(word: &str) -> Self {
+        match word {
+            "all" => Self::All,
+            "norms" => Self::Only(Leads::Norms),
+            "joins" => Self::Only(Leads::Joins),
+            "gates" => Self::Only(Leads::Gates),
+            _ => Self::Nothing,
+        }
+    }
+
+    /// True if products of this kind make their rows themselves.
+    pub fn has(self, leads: Leads) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Only(only) => only == leads,
+        }
+    }
 }
 
 impl DeviceSettings {
@@ -92,13 +143,22 @@ impl DeviceSettings {
         let settings = Settings::read(schema, given)?;
         let profile = settings.bool(PROFILE.key);
         let has_overlap = schema.iter().any(|setting| setting.key == OVERLAP.key);
+        let why_no_graphs = match facts {
+            Some(facts) if !facts.captures => "the driver does not capture",
+            _ if profile => "every kernel is timed by itself: the setting `profile`",
+            _ if !settings.bool(GRAPHS.key) => "the setting `graphs` is off",
+            _ => "",
+        };
         Ok(Self {
-            graphs: settings.bool(GRAPHS.key) && facts.is_some_and(|facts| facts.captures) && !profile,
+            graphs: facts.is_some() && why_no_graphs.is_empty(),
+            why_no_graphs,
             // Times of single kernels mean something only if each ends before the next begins.
             overlap: has_overlap
                 && settings.bool(OVERLAP.key)
                 && facts.is_some_and(|facts| facts.overlaps)
                 && !profile,
+            // Nothing where there is no such setting.
+            fusion: Fusion::of(settings.choice(FUSION.key)),
             profile,
         })
     }
@@ -132,13 +192,19 @@ mod tests {
 
     #[test]
     fn settings_follow_what_the_device_can() {
-        let schema = [GRAPHS, OVERLAP, PROFILE];
+        let schema = [GRAPHS, OVERLAP, FUSION, PROFILE];
         let able = DoubleDriver::leaked().facts(0).unwrap();
         let given = |key: &str, value: &str| {
             DeviceSettings::read(&schema, &[(key.into(), value.into())], Some(&able))
         };
         let read = |facts: &DeviceFacts| DeviceSettings::read(&schema, &[], Some(facts));
-        let all = DeviceSettings { graphs: true, overlap: true, profile: false };
+        let all = DeviceSettings {
+            why_no_graphs: "",
+            graphs: true,
+            overlap: true,
+            fusion: Fusion::Nothing,
+            profile: false,
+        };
         assert_eq!(read(&able), Ok(all));
         assert_eq!(
             read(&DeviceFacts { overlaps: false, ..able.clone() }),
@@ -146,13 +212,23 @@ mod tests {
         );
         assert_eq!(
             read(&DeviceFacts { captures: false, ..able.clone() }),
-            Ok(DeviceSettings { graphs: false, ..all })
+            Ok(DeviceSettings { graphs: false, why_no_graphs: "the driver does not capture", ..all })
         );
-        assert_eq!(given("graphs", "false"), Ok(DeviceSettings { graphs: false, ..all }));
+        let off = "the setting `graphs` is off";
+        assert_eq!(given("graphs", "false"), Ok(DeviceSettings { graphs: false, why_no_graphs: off, ..all }));
         assert_eq!(
             given("profile", "true"),
-            Ok(DeviceSettings { graphs: false, overlap: false, profile: true })
+            Ok(DeviceSettings {
+                graphs: false,
+                why_no_graphs: "every kernel is timed by itself: the setting `profile`",
+                overlap: false,
+                profile: true,
+                ..all
+            })
         );
+        let only = Fusion::Only(Leads::Joins);
+        assert_eq!(given("fusion", "joins"), Ok(DeviceSettings { fusion: only, ..all }));
+        assert_eq!([Leads::Joins, Leads::Norms].map(|leads| only.has(leads)), [true, false]);
         assert!(given("graph", "true").unwrap_err().message.contains("graphs"));
         let without = DeviceSettings::read(SETTINGS, &[], Some(&able));
         assert_eq!(without, Ok(DeviceSettings { overlap: false, ..all }));

@@ -4,18 +4,20 @@ use crate::bind::bind;
 use crate::capabilities::DeviceSettings;
 use crate::driver::{
     Address, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, KernelHandle, ModuleHandle,
-    StreamHandle,
+    PeerPlace, StreamHandle,
 };
 use crate::executable::GpuExecutable;
 use crate::import::{Staging, import};
-use crate::memory::{ALIGNMENT, GpuArena};
+use crate::memory::{ALIGNMENT, GpuArena, Region, region};
 use crate::opened;
 use crate::platform::{Images, Platform};
 use crate::program::GpuPlan;
-use crate::queue::{Launch, Queue};
-use crate::semaphore::GpuSemaphore;
+use crate::queue::{Launch, Queue, Work};
+use crate::semaphore::{GpuSemaphore, check_points, points};
 use paceline_kernels::images::Image;
-use paceline_plugin_api::backend::{ArenaClass, Counters, Device, Load, MemoryInfo, Point, WeightImport};
+use paceline_plugin_api::backend::{
+    ArenaClass, Captures, Counters, Device, Load, MemoryInfo, PeerRoute, Point, Span, WeightImport,
+};
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +58,8 @@ pub(crate) struct Shared {
     download_bytes: AtomicU64,
     quantized_rows: AtomicU64,
     arena_bytes: AtomicU64,
+    captures: AtomicU64,
+    replays: AtomicU64,
 }
 
 /// The stream for captures, held.
@@ -114,6 +118,8 @@ impl GpuDevice {
             download_bytes: AtomicU64::new(0),
             quantized_rows: AtomicU64::new(0),
             arena_bytes: AtomicU64::new(0),
+            captures: AtomicU64::new(0),
+            replays: AtomicU64::new(0),
         };
         let forms = platform.images(&facts.target);
         let loaded = shared.load_first(&forms)?;
@@ -217,6 +223,11 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// A place in its memory, as the driver copies between devices.
+    fn place(&self, region: Region) -> PeerPlace {
+        PeerPlace { ordinal: self.ordinal, context: self.context, address: region.address }
     }
 
     pub fn has_driver_of(&self, other: &Self) -> bool {
@@ -366,6 +377,14 @@ impl Shared {
         self.launches.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub fn count_capture(&self) {
+        self.captures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count_replay(&self) {
+        self.replays.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub fn count_upload(&self, bytes: u64) {
         self.uploads.fetch_add(1, Ordering::Relaxed);
         self.upload_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -441,5 +460,52 @@ impl Device for GpuDevice {
     fn create_semaphore(&self, initial: u64) -> Result<GpuSemaphore> {
         self.shared.enter()?;
         Ok(GpuSemaphore::new(Arc::clone(&self.shared), initial))
+    }
+
+    fn peer_copy(
+        &self,
+        to: Span<'_, GpuArena>,
+        from: Span<'_, GpuArena>,
+        waits: &[Point<'_, GpuSemaphore>],
+        signals: &[Point<'_, GpuSemaphore>],
+    ) -> Result<PeerRoute> {
+        let (shared, source) = (&self.shared, from.arena.device());
+        let driver = shared.enter()?;
+        if !Arc::ptr_eq(to.arena.device(), shared) {
+            return Err(Error::invalid(format!("a copy on {} to memory of another device", shared.label)));
+        }
+        if !source.has_driver_of(shared) {
+            return Err(Error::invalid(format!(
+                "{} is of another driver than {}",
+                source.label, shared.label
+            )));
+        }
+        let place = |shared: &Shared, span: &Span<'_, GpuArena>| {
+            let region = region(span);
+            let region = region.ok_or_else(|| Error::invalid("a copy between devices in an Io arena"))?;
+            Ok::<_, Error>(shared.place(region))
+        };
+        let (target, origin) = (place(shared, &to)?, place(source, &from)?);
+        check_points(waits, signals)?;
+        let route = driver
+            .peer_route(target.ordinal, origin.ordinal)
+            .map_err(|error| shared.error(&error, "asking for access to another device"))?;
+        if route == PeerRoute::None {
+            let (to, from) = (&shared.label, &source.label);
+            return Err(Error::unsupported(format!("the driver does not copy from {from} to {to}")));
+        }
+        let work =
+            Work::Copy { to: target, from: origin, bytes: to.bytes as usize, _source: Arc::clone(source) };
+        shared.submit(Launch { work, waits: points(shared, waits), signals: points(shared, signals) })?;
+        Ok(route)
+    }
+
+    fn captures(&self) -> Captures {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Captures {
+            captures: get(&self.shared.captures),
+            replays: get(&self.shared.replays),
+            ..self.shared.settings.captures()
+        }
     }
 }

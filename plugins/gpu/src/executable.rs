@@ -7,11 +7,12 @@ use crate::driver::{
 use crate::memory::Region;
 use crate::program::Program;
 use crate::program::checks::Block;
-use crate::queue::{Launch, MAX_POINTS, Points, QueuedPoint};
-use crate::semaphore::GpuSemaphore;
-use paceline_plugin_api::backend::{Executable, Point};
+use crate::queue::{Launch, Work};
+use crate::semaphore::{GpuSemaphore, check_points, points};
+use paceline_plugin_api::backend::{Captures, Executable, Point};
 use paceline_plugin_api::{Error, Result};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// One thing that a run does, with addresses.
@@ -38,6 +39,8 @@ pub(crate) struct Bound {
     pub blocks: SlotBlocks,
     /// A captured run for each slot; none where graphs are switched off.
     pub graphs: Vec<GraphHandle>,
+    /// Runs of captured steps.
+    pub replays: AtomicU64,
 }
 
 // SAFETY: the pointers are to blocks of an arena that outlives the executable by the contract of the ABI. The host
@@ -58,7 +61,12 @@ impl Bound {
     /// Puts a run on the stream.
     pub fn run(&self, driver: &dyn Driver, stream: StreamHandle, slot: u32) -> DriverResult<()> {
         match self.graphs.get(slot as usize) {
-            Some(&graph) => driver.launch_graph(graph, stream),
+            Some(&graph) => {
+                driver.launch_graph(graph, stream)?;
+                self.replays.fetch_add(1, Ordering::Relaxed);
+                self.device.count_replay();
+                Ok(())
+            }
             None => self.queue(driver, stream, slot),
         }
     }
@@ -122,6 +130,7 @@ impl Bound {
                 queued.and(graph)
             });
             self.graphs.push(graph.map_err(|error| shared.error(&error, "capturing a step"))?);
+            shared.count_capture();
         }
         Ok(())
     }
@@ -187,26 +196,15 @@ impl Executable for GpuExecutable {
         if slot >= bound.blocks.slots {
             return Err(Error::invalid(format!("there is no slot {slot}, only {}", bound.blocks.slots)));
         }
-        if waits.len() > MAX_POINTS || signals.len() > MAX_POINTS {
-            return Err(Error::invalid(format!("more than {MAX_POINTS} semaphores on one launch")));
-        }
+        check_points(waits, signals)?;
         let block = bound.parameters(slot);
         bound.program.checks.iter().try_for_each(|check| check.apply(block))?;
         let mut quantized = 0;
         for &live in &bound.program.quantized {
             quantized += block.live(live)?;
         }
-        let points = |list: &[Point<'_, GpuSemaphore>]| {
-            let mut points: Points = Default::default();
-            for (place, point) in points.iter_mut().zip(list) {
-                let timeline = Arc::clone(&point.semaphore.timeline);
-                let is_own = Arc::ptr_eq(&point.semaphore.device, shared);
-                *place = Some(QueuedPoint { timeline, value: point.value, is_own });
-            }
-            points
-        };
-        let work = Arc::clone(bound);
-        shared.submit(Launch { work, slot, waits: points(waits), signals: points(signals) })?;
+        let work = Work::Run { bound: Arc::clone(bound), slot };
+        shared.submit(Launch { work, waits: points(shared, waits), signals: points(shared, signals) })?;
         shared.count_launch();
         shared.count_quantized(quantized);
         let (up, down) = (bound.program.parameter_bytes, bound.program.result_bytes);
@@ -217,6 +215,15 @@ impl Executable for GpuExecutable {
             shared.count_download(down);
         }
         Ok(())
+    }
+
+    /// Captured when it was loaded, for every slot, so there is nothing left to warm up.
+    fn captures(&self) -> Captures {
+        Captures {
+            captures: self.bound.graphs.len() as u64,
+            replays: self.bound.replays.load(Ordering::Relaxed),
+            ..self.bound.device.settings.captures()
+        }
     }
 
     fn export_state(&self, state: u32, first: u32, count: u32, out: &mut [u8]) -> Result<()> {

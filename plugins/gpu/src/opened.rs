@@ -27,6 +27,12 @@ pub(crate) fn progress_others(own: &Arc<Shared>) -> bool {
         return false;
     }
     let is_other = |device: &Arc<Shared>| !Arc::ptr_eq(device, own) && device.has_driver_of(own);
-    let others: Vec<_> = lock(&OPENED).iter().filter_map(Weak::upgrade).filter(is_other).collect();
-    others.iter().fold(false, |is_busy, device| device.progress() | is_busy)
+    // One after the other, and the lock is not held while one is looked at. Whoever is passed over, because the list became
+    // shorter meanwhile, is looked at the next time.
+    let at = |index: usize| lock(&OPENED).get(index).map(Weak::upgrade);
+    let mut is_busy = false;
+    for device in (0..).map_while(at).flatten().filter(is_other) {
+        is_busy |= device.progress();
+    }
+    is_busy
 }

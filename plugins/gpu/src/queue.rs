@@ -3,7 +3,8 @@
 //! A launch whose waits are met goes to the stream at once. One whose waits are not met holds back those behind it, on
 //! the host. An event behind each launch tells when it is done; its semaphores are signalled by whoever looks next.
 
-use crate::driver::{Driver, DriverResult, EventHandle, StreamHandle};
+use crate::device::Shared;
+use crate::driver::{Driver, DriverResult, EventHandle, PeerPlace, StreamHandle};
 use crate::executable::Bound;
 use crate::semaphore::Timeline;
 use paceline_plugin_api::{Error, ErrorKind};
@@ -25,17 +26,44 @@ pub(crate) struct QueuedPoint {
 
 pub(crate) type Points = [Option<QueuedPoint>; MAX_POINTS];
 
+/// What a launch does. It keeps what it works on alive.
+pub(crate) enum Work {
+    Run {
+        bound: Arc<Bound>,
+        slot: u32,
+    },
+    /// Bytes that come from another device, which stays open meanwhile.
+    Copy {
+        to: PeerPlace,
+        from: PeerPlace,
+        bytes: usize,
+        _source: Arc<Shared>,
+    },
+}
+
+impl Work {
+    fn queue(&self, driver: &dyn Driver, stream: StreamHandle) -> DriverResult<()> {
+        match self {
+            Self::Run { bound, slot } => bound.run(driver, stream, *slot),
+            // SAFETY: both ranges are of arenas that outlive the copy by the contract of the ABI, and what the copy waits for
+            // has been reached.
+            Self::Copy { to, from, bytes, .. } => unsafe {
+                driver.copy_from_peer(*to, *from, *bytes, stream)
+            },
+        }
+    }
+}
+
 /// A launch that is not on the stream yet.
 pub(crate) struct Launch {
-    pub work: Arc<Bound>,
-    pub slot: u32,
+    pub work: Work,
     pub waits: Points,
     pub signals: Points,
 }
 
 /// A launch that is on the stream. It keeps what it runs on alive.
 struct Running {
-    _work: Arc<Bound>,
+    _work: Work,
     event: EventHandle,
     signals: Points,
 }
@@ -115,7 +143,7 @@ impl Queue {
                 event
             }
         };
-        let queued = launch.work.run(driver, stream, launch.slot).and_then(|()| driver.record(event, stream));
+        let queued = launch.work.queue(driver, stream).and_then(|()| driver.record(event, stream));
         if let Err(error) = queued {
             // A part of the run may be on its way, and works on blocks that the caller will use again.
             let _ = driver.synchronize(stream);

@@ -3,7 +3,8 @@
 
 use crate::device::Shared;
 use crate::opened;
-use paceline_plugin_api::backend::Semaphore;
+use crate::queue::{MAX_POINTS, Points, QueuedPoint};
+use paceline_plugin_api::backend::{Point, Semaphore};
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -80,6 +81,28 @@ impl Timeline {
         if failure.is_none() && !self.is_reached(value) {
             drop(self.changed.wait_timeout(failure, longest));
         }
+    }
+}
+
+/// The points of a launch on a device, as its queue keeps them.
+pub(crate) fn points(device: &Arc<Shared>, list: &[Point<'_, GpuSemaphore>]) -> Points {
+    let mut points: Points = Default::default();
+    for (place, point) in points.iter_mut().zip(list) {
+        let timeline = Arc::clone(&point.semaphore.timeline);
+        let is_own = Arc::ptr_eq(&point.semaphore.device, device);
+        *place = Some(QueuedPoint { timeline, value: point.value, is_own });
+    }
+    points
+}
+
+/// Refuses more points than a launch has room for.
+pub(crate) fn check_points(
+    waits: &[Point<'_, GpuSemaphore>],
+    signals: &[Point<'_, GpuSemaphore>],
+) -> Result<()> {
+    match waits.len().max(signals.len()) {
+        0..=MAX_POINTS => Ok(()),
+        _ => Err(Error::invalid(format!("more than {MAX_POINTS} semaphores on one launch"))),
     }
 }
 

@@ -126,8 +126,8 @@ pub struct PluginsTestArgs {
     #[arg(value_name = "PLUGIN")]
     pub backend: PathBuf,
 
-    /// Test only this operation, or this part of the contract: plan, load, launch, semaphore, device or state; may be
-    /// given several times
+    /// Test only this operation, or this part of the contract: plan, load, launch, semaphore, device, captures, peers or
+    /// state; may be given several times
     #[arg(long, value_name = "NAME")]
     pub operation: Vec<String>,
 

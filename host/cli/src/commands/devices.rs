@@ -1,6 +1,6 @@
 //! `devices`: what models can run on.
 
-use paceline_plugin_api::backend::{DeviceInfo, DeviceKind, MemoryInfo};
+use paceline_plugin_api::backend::{DeviceInfo, DeviceKind, MemoryInfo, PeerRoute};
 use paceline_plugin_api::client::BackendClient;
 use paceline_registry::Registry;
 use serde_json::{Value, json};
@@ -18,6 +18,8 @@ struct Device {
     id: String,
     info: DeviceInfo,
     memory: Result<MemoryInfo, Failure>,
+    /// How copies come to it from the other devices of its backend: their ids, and the routes that are known.
+    peers: Vec<(String, Option<PeerRoute>)>,
 }
 
 /// Runs the command. What fails for one backend or device is shown, and the others are listed all the same.
@@ -68,11 +70,14 @@ fn list(registry: &Registry, id: &str, args: &BackendArgs) -> Result<Vec<Device>
     let backend = registry.backend(Some(id))?;
     let infos = backend.devices().map_err(|error| Failure::plugin_call(id, &error))?;
     let settings = args.settings_of(id);
+    let count = infos.len() as u32;
     Ok((0..)
         .zip(infos)
         .map(|(index, info)| {
             let memory = memory(&backend, index, &settings);
-            Device { id: format!("{id}:{index}"), info, memory }
+            let others = (0..count).filter(|&other| other != index);
+            let peers = others.map(|other| (format!("{id}:{other}"), backend.peer_route(index, other).ok()));
+            Device { id: format!("{id}:{index}"), info, memory, peers: peers.collect() }
         })
         .collect())
 }
@@ -90,7 +95,7 @@ fn print(devices: &[Device], app: &mut App) -> Result<(), Failure> {
     }
     let header = ["device", "kind", "name", "arch", "units", "memory", "free"];
     let mut columns = Columns::new(&header, &[4, 5, 6]);
-    for Device { id, info, memory } in devices {
+    for Device { id, info, memory, .. } in devices {
         columns.row([
             text::name(id).into_owned(),
             kind_name(info.kind).to_owned(),
@@ -120,6 +125,12 @@ fn finish(
 fn as_json(device: &Device) -> Value {
     let info = &device.info;
     let memory = device.memory.as_ref();
+    let route = |route: PeerRoute| match route {
+        PeerRoute::None => "none",
+        PeerRoute::Direct => "direct",
+        PeerRoute::Staged => "staged",
+    };
+    let peers = device.peers.iter().map(|(from, found)| json!({ "from": from, "route": found.map(route) }));
     json!({
         "id": device.id,
         "kind": kind_name(info.kind),
@@ -131,6 +142,7 @@ fn as_json(device: &Device) -> Value {
         "memory_bytes": info.memory_total,
         "free_bytes": memory.map(|memory| memory.free).ok(),
         "error": memory.err().map(message),
+        "peers": peers.collect::<Vec<_>>(),
     })
 }
 

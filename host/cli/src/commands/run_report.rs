@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paceline_engine::{Engine, GenerationReport, MemoryRow, SamplerOptions, StopReason};
-use paceline_plugin_api::backend::{ArenaClass, Counters};
+use paceline_plugin_api::backend::{ArenaClass, Captures, Counters};
 use serde_json::{Value, json};
 
 use crate::commands::speculation_report::Speculation;
@@ -114,6 +114,7 @@ impl Outcome {
             ("speculation".to_owned(), json!(self.speculation.as_ref().map(Speculation::as_json))),
             ("recoveries".to_owned(), setup.recoveries.iter().map(Recovery::as_json).collect()),
             ("counters".to_owned(), json!(counters.map(|(before, after)| counters_json(&before, &after)))),
+            ("captures".to_owned(), json!(engine.captures().ok().flatten().map(|it| captures_json(&it)))),
         ]);
         Value::Object(object)
     }
@@ -174,6 +175,17 @@ fn memory_json(row: &MemoryRow) -> Value {
         ArenaClass::Io => "io",
     };
     json!({ "what": row.what, "class": class, "bytes": row.bytes })
+}
+
+/// Whether steps are captured, and what was since the device was opened.
+fn captures_json(captures: &Captures) -> Value {
+    json!({
+        "captured": captures.is_captured,
+        "captures": captures.captures,
+        "replays": captures.replays,
+        "rebuilds": captures.rebuilds,
+        "reason": captures.reason,
+    })
 }
 
 /// What the device did meanwhile; `arena_bytes` is what it holds.

@@ -490,7 +490,12 @@ impl Loaded {
             result_stride: self.result_bytes,
             slots: 1,
         };
-        self.device.load(plan, &spans).map_err(EngineError::backend(self.device.plugin(), "loading a step"))
+        let plugin = self.device.plugin();
+        let loaded = self.device.load(plan, &spans);
+        let mut executable = loaded.map_err(EngineError::backend(plugin, "loading a step"))?;
+        // So that its first launch takes no longer than others.
+        executable.warm_up().map_err(EngineError::backend(plugin, "warming up a step"))?;
+        Ok(executable)
     }
 
     /// The executable of a graph that [`Loaded::program`] gave, and the semaphore that launches signal.

@@ -43,6 +43,11 @@ impl Loaded {
         self.parts.as_ref().expect("present until the drop")
     }
 
+    /// The program on the device.
+    pub fn executable(&mut self) -> &mut ExecutableClient {
+        &mut self.parts.as_mut().expect("present until the drop").executable
+    }
+
     /// The graph.
     pub fn graph(&self) -> &Graph {
         &self.graph

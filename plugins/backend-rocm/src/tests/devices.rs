@@ -1,6 +1,7 @@
 //! What is said of devices, and of those that cannot be used.
 
 use super::Double;
+use paceline_gpu::driver::Driver;
 use paceline_plugin_api::ErrorKind;
 use paceline_plugin_api::backend::{Backend, Device, DeviceInfo, DeviceKind};
 
@@ -110,8 +111,7 @@ fn every_target_opens_with_its_own_code_alone() {
         let device = double.backend().open(0, &[]).unwrap_or_else(|error| panic!("{target}: {error:?}"));
         drop(device);
         assert_eq!(double.alive(), 0, "{target}");
-        let peers = crate::peers::Peers::new(Some(double.path.clone())).unwrap();
-        let driver = peers.driver();
+        let driver = crate::platform::Rocm::on(double.path.clone()).start().unwrap();
         driver.open(0).unwrap();
         let other = targets[(at + 1) % targets.len()];
         let image = &paceline_kernels::images::hip::images(other).unwrap()[0];

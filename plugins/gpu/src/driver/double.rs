@@ -6,10 +6,11 @@
 
 use super::{
     Address, Cause, ContextHandle, DeviceFacts, Driver, DriverError, DriverResult, EventHandle, GraphHandle,
-    KernelHandle, LaunchShape, ModuleHandle, StreamHandle,
+    KernelHandle, LaunchShape, ModuleHandle, PeerPlace, StreamHandle,
 };
 use crate::device::lock;
 use paceline_kernels::params::Launch;
+use paceline_plugin_api::backend::PeerRoute;
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -63,6 +64,10 @@ pub struct DoubleDriver {
     pub facts: DeviceFacts,
     /// How many there are.
     pub devices: u32,
+    /// Pairs of devices, the one that is copied to first, whose copies go through the host.
+    pub staged: Vec<(u32, u32)>,
+    /// Pairs between which there are no copies.
+    pub apart: Vec<(u32, u32)>,
 }
 
 fn failed(call: &'static str, cause: Cause) -> DriverError {
@@ -85,7 +90,7 @@ impl DoubleDriver {
             captures: true,
             overlaps: true,
         };
-        Self { state: Mutex::new(state), facts, devices: 1 }
+        Self { state: Mutex::new(state), facts, devices: 1, staged: Vec::new(), apart: Vec::new() }
     }
 
     /// One that lives as long as the process, as the real one does.
@@ -225,8 +230,8 @@ impl Driver for DoubleDriver {
         Ok(self.facts.clone())
     }
 
-    fn open(&self, _: u32) -> DriverResult<ContextHandle> {
-        self.call("open").map(|_| ContextHandle(1))
+    fn open(&self, ordinal: u32) -> DriverResult<ContextHandle> {
+        self.call("open").map(|_| ContextHandle(ordinal as usize + 1))
     }
 
     fn close(&self, _: u32) {}
@@ -278,6 +283,28 @@ impl Driver for DoubleDriver {
 
     unsafe fn clear(&self, at: Address, bytes: usize, stream: StreamHandle) -> DriverResult<()> {
         self.queue("clear", stream, Work::Clear(at as usize, bytes))
+    }
+
+    fn peer_route(&self, to: u32, from: u32) -> DriverResult<PeerRoute> {
+        self.call("peer_route").map(|_| {
+            match (self.apart.contains(&(to, from)), self.staged.contains(&(to, from))) {
+                (true, _) => PeerRoute::None,
+                (false, true) => PeerRoute::Staged,
+                (false, false) => PeerRoute::Direct,
+            }
+        })
+    }
+
+    unsafe fn copy_from_peer(
+        &self,
+        to: PeerPlace,
+        from: PeerPlace,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> DriverResult<()> {
+        assert_eq!(to.context.0, to.ordinal as usize + 1, "the context of another device");
+        let work = Work::Copy(from.address as usize, to.address as usize, bytes);
+        self.queue("copy_from_peer", stream, work)
     }
 
     fn load_module(&self, _: &[u8]) -> DriverResult<ModuleHandle> {

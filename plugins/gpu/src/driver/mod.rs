@@ -8,6 +8,7 @@
 #[cfg(any(test, feature = "double"))]
 pub mod double;
 
+use paceline_plugin_api::backend::PeerRoute;
 use paceline_plugin_api::{Error, ErrorKind};
 use std::fmt;
 
@@ -73,6 +74,17 @@ pub struct LaunchShape {
     pub shared: u32,
     /// It may be started while the kernel before it ends; it waits for that one's results by itself.
     pub overlaps: bool,
+}
+
+/// A place in the memory of an opened device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerPlace {
+    /// The driver's number of the device.
+    pub ordinal: u32,
+    /// Its context.
+    pub context: ContextHandle,
+    /// The address.
+    pub address: Address,
 }
 
 /// What a failure means for whoever has to go on.
@@ -207,6 +219,32 @@ pub trait Driver: Send + Sync {
     /// # Safety
     /// The range is allocated until the stream has passed.
     unsafe fn clear(&self, at: Address, bytes: usize, stream: StreamHandle) -> DriverResult<()>;
+
+    /// How copies come to one device from another, by the driver's numbers. Any thread.
+    fn peer_route(&self, _to: u32, _from: u32) -> DriverResult<PeerRoute> {
+        Ok(PeerRoute::None)
+    }
+    /// Queues a copy on a stream of the device that is copied to, whose context is bound, where there is a route. Access that it
+    /// wants is asked for by the first copy.
+    ///
+    /// # Safety
+    /// Both ranges are allocated, and stay so until the stream has passed the copy; what is copied is there by then.
+    unsafe fn copy_from_peer(
+        &self,
+        _to: PeerPlace,
+        _from: PeerPlace,
+        _bytes: usize,
+        _stream: StreamHandle,
+    ) -> DriverResult<()> {
+        Err(DriverError {
+            call: "copy_from_peer",
+            code: 0,
+            cause: Cause::Other,
+            name: "unsupported".into(),
+            text: "this driver has no copies between devices".into(),
+            advice: "",
+        })
+    }
 
     /// Loads code in the driver's form: a cubin, PTX with a zero byte at its end, a code object, SPIR-V.
     fn load_module(&self, image: &[u8]) -> DriverResult<ModuleHandle>;

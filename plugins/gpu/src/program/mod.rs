@@ -15,7 +15,7 @@ mod step;
 mod view;
 
 pub(crate) use lower::{Target, lower};
-pub(crate) use step::{KernelStep, Ref, Step};
+pub(crate) use step::{Chosen, KernelStep, Leads, Ref, Step};
 
 use checks::Check;
 use paceline_plugin_api::backend::{Plan, PlanSummary};

@@ -5,8 +5,11 @@
 //! executable puts addresses in their place.
 
 use super::Id;
-use paceline_kernels::params::linear::LinearSegment;
-use paceline_kernels::params::{Field, Launch, Parameters, View};
+use crate::capabilities::Fusion;
+use paceline_kernels::params::fused::{GluQuantize, ItemsNormQuantize, JoinQuantize, NormQuantize};
+use paceline_kernels::params::led::Maker;
+use paceline_kernels::params::linear::{Linear, LinearSegment};
+use paceline_kernels::params::{Field, Fields, Launch, Parameters, View};
 
 /// A place in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,24 +58,76 @@ pub(crate) struct KernelStep {
     pub waits: bool,
 }
 
+/// What makes the rows of a product that can make them itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leads {
+    Norms,
+    Joins,
+    Gates,
+}
+
+impl Leads {
+    pub fn of(maker: &Maker) -> Self {
+        match maker {
+            Maker::Norm(_) | Maker::ItemsNorm(_) => Self::Norms,
+            Maker::Join(_) => Self::Joins,
+            Maker::Glu(_) => Self::Gates,
+        }
+    }
+}
+
 /// One thing that a run does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Kernel(KernelStep),
     /// So many bytes become zeros.
     Clear(Id, u64),
+    /// Launches, and one that gives the same bits in their place.
+    Led {
+        leads: Leads,
+        apart: Vec<KernelStep>,
+        together: KernelStep,
+    },
+}
+
+/// A launch, or so many bytes that become zeros.
+pub(crate) enum Chosen<'a> {
+    Kernel(&'a KernelStep),
+    Clear(Id, u64),
 }
 
 impl Step {
+    /// What runs: of launches with two forms the one that the setting says.
+    pub fn chosen(&self, fusion: Fusion) -> impl Iterator<Item = Chosen<'_>> {
+        let (kernels, cleared) = match self {
+            Self::Clear(id, bytes) => (&[][..], Some(Chosen::Clear(*id, *bytes))),
+            Self::Kernel(step) => (std::slice::from_ref(step), None),
+            Self::Led { leads, together, .. } if fusion.has(*leads) => (std::slice::from_ref(together), None),
+            Self::Led { apart, .. } => (apart.as_slice(), None),
+        };
+        kernels.iter().map(Chosen::Kernel).chain(cleared)
+    }
+
     /// The values that it touches.
     pub fn touches(&self) -> impl Iterator<Item = Id> + '_ {
         let (kernel, cleared) = match self {
-            Self::Kernel(step) => (Some(step), None),
+            // It touches what the launches in whose place it is do, and a counter.
+            Self::Kernel(step) | Self::Led { together: step, .. } => (Some(step), None),
             Self::Clear(id, _) => (None, Some(*id)),
         };
         kernel.into_iter().flat_map(|step| step.addresses.iter().map(|(_, at)| at.id)).chain(cleared)
     }
 }
+
+/// Structures that are parts of others.
+const NESTED: [(&str, Fields); 6] = [
+    (LinearSegment::C, LinearSegment::C_FIELDS),
+    (Linear::C, Linear::C_FIELDS),
+    (NormQuantize::C, NormQuantize::C_FIELDS),
+    (ItemsNormQuantize::C, ItemsNormQuantize::C_FIELDS),
+    (JoinQuantize::C, JoinQuantize::C_FIELDS),
+    (GluQuantize::C, GluQuantize::C_FIELDS),
+];
 
 /// Calls `found` with the offset of every address in a structure of these fields; returns its size.
 fn addresses(fields: &[(&str, &str)], start: usize, found: &mut impl FnMut(usize)) -> usize {
@@ -87,9 +142,11 @@ fn addresses(fields: &[(&str, &str)], start: usize, found: &mut impl FnMut(usize
                 found(offset);
                 size_of::<View>()
             }
-            kind if kind == LinearSegment::C => addresses(LinearSegment::C_FIELDS, offset, found) - offset,
-            // Numbers.
-            _ => 4,
+            kind => match NESTED.iter().find(|(name, _)| *name == kind) {
+                Some((_, fields)) => addresses(fields, offset, found) - offset,
+                // Numbers.
+                None => 4,
+            },
         };
     }
     offset

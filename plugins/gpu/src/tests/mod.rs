@@ -3,10 +3,12 @@
 mod conformance;
 mod faults;
 mod fusions;
+mod led;
+mod peers;
 mod plans;
 mod shared;
 
-use crate::capabilities::{GRAPHS, OVERLAP, PROFILE};
+use crate::capabilities::{FUSION, GRAPHS, OVERLAP, PROFILE};
 use crate::driver::Driver;
 use crate::driver::double::DoubleDriver;
 use crate::{GpuBackend, Images, NoDriver, Platform};
@@ -31,7 +33,7 @@ impl Platform for DoublePlatform {
     }
 
     fn settings(&self) -> &'static [Setting] {
-        &[GRAPHS, OVERLAP, PROFILE]
+        &[GRAPHS, OVERLAP, FUSION, PROFILE]
     }
 
     fn driver(&self) -> Result<&'static dyn Driver, NoDriver> {

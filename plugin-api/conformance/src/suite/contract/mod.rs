@@ -1,8 +1,10 @@
 //! The contract around the operations: planning, loading, launching, waiting, memory.
 
+mod captures;
 mod device;
 mod launch;
 mod load;
+mod peers;
 mod plan;
 mod semaphore;
 mod state;
@@ -22,6 +24,8 @@ pub(super) fn run(context: &mut Context<'_>) {
         ("launch", launch::CASES),
         ("semaphore", semaphore::CASES),
         ("device", device::CASES),
+        ("captures", captures::CASES),
+        ("peers", peers::CASES),
         ("state", state::CASES),
     ] {
         if !context.wants(group) {

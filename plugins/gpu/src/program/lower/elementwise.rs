@@ -6,6 +6,7 @@ use paceline_kernels::params::View;
 use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, DrawParts, TopK};
 use paceline_kernels::params::elementwise::{ADD, Activation, Binary, Glu, MUL, Scale, activation};
 use paceline_kernels::params::fused::GluQuantize;
+use paceline_kernels::params::led::Maker;
 use paceline_kernels::params::norms::{L2Norm, RmsNorm, Softmax};
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{Node, ValueId};
@@ -165,7 +166,7 @@ impl Lowering<'_> {
         {
             let lie = self.unmade(output);
             let quantized = self.quantized_place(lie, node);
-            self.push(&GluQuantize {
+            self.push_maker(Maker::Glu(GluQuantize {
                 gate: gate.view(),
                 up: up.view(),
                 quantized,
@@ -174,7 +175,7 @@ impl Lowering<'_> {
                 width,
                 kind,
                 reserved: 0,
-            });
+            }));
             return Ok("glu");
         }
         let out = self.output(output)?;

@@ -3,6 +3,7 @@
 mod describe;
 mod elementwise;
 mod fusions;
+mod led;
 mod products;
 mod quantized;
 mod sequences;
@@ -15,9 +16,9 @@ use super::{ALIGNMENT, GpuPlan, Id, KernelStep, Live, Place, Program, Ref, State
 use crate::layout::Layout;
 use describe::describe;
 use fusions::Fusions;
-use paceline_kernels::layout::WeightKind;
 use paceline_kernels::params::elementwise::CopyItems;
-use paceline_kernels::params::linear::{Linear, ORDER_BESIDE, ORDER_FIRST};
+use paceline_kernels::params::led::Maker;
+use paceline_kernels::params::linear::Linear;
 use paceline_kernels::params::{Launch, Parameters, View};
 use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, WeightLayout};
 use paceline_plugin_api::graph::{Graph, Node, Value, ValueId, ValueKind};
@@ -79,9 +80,11 @@ pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout], target: Target<'_>) 
     Ok(GpuPlan::new(program, &graph, summary))
 }
 
-/// What a node becomes. Products stay open: further weights, or what is added to their results, may join them.
+/// What a node becomes. Products stay open: further weights, or what is added to their results, may join them. What makes
+/// quantised rows may join the product behind it.
 enum Item {
     Step(Step),
+    Maker(Maker),
     Product(Linear),
 }
 
@@ -428,46 +431,33 @@ impl<'g> Lowering<'g> {
         }
     }
 
-    /// Lets neighbours that read the same quantised activations run beside each other, where launches overlap.
-    fn pair_products(&mut self) {
-        let is_quantized =
-            |p: &Linear| WeightKind::from_gguf_id(p.segment0.kind).is_some_and(WeightKind::is_quantized);
-        for at in 1..self.items.len() {
-            let [Item::Product(first), Item::Product(second)] = &mut self.items[at - 1..=at] else {
-                continue;
-            };
-            if first.x == second.x && first.live == second.live && is_quantized(first) && is_quantized(second)
-            {
-                first.order |= ORDER_FIRST;
-                second.order |= ORDER_BESIDE;
-            }
-        }
-    }
-
     fn finish(mut self, weight_bytes: Vec<u64>) -> Program {
+        self.pair_products();
+        let mut steps = self.steps();
+        // Those that `steps` added are among them.
         if let Some((id, count)) = self.counters {
             let bytes = count * ELEMENT;
             self.intermediates.push(Intermediate { id, bytes });
-            self.items.push(Item::Step(Step::Clear(id, bytes)));
+            steps.push(Step::Clear(id, bytes));
         }
-        self.pair_products();
-        let mut steps: Vec<Step> = self
-            .items
-            .into_iter()
-            .map(|item| match item {
-                Item::Step(step) => step,
-                Item::Product(product) => Step::Kernel(KernelStep::new(&product)),
-            })
-            .collect();
         // Counters are zero when a run begins.
         steps.sort_by_key(|step| match step {
             Step::Clear(..) => 0,
             Step::Kernel(step) if step.leads => 1,
-            Step::Kernel(_) => 2,
+            Step::Kernel(_) | Step::Led { .. } => 2,
         });
-        let follows = steps.iter().position(|step| matches!(step, Step::Kernel(step) if !step.leads));
-        if let Some(Step::Kernel(step)) = follows.and_then(|at| steps.get_mut(at)) {
-            step.waits = true;
+        let follows = steps.iter_mut().find(|step| match step {
+            Step::Clear(..) => false,
+            Step::Kernel(step) => !step.leads,
+            Step::Led { .. } => true,
+        });
+        match follows {
+            Some(Step::Kernel(step)) => step.waits = true,
+            Some(Step::Led { apart, together, .. }) => {
+                apart[0].waits = true;
+                together.waits = true;
+            }
+            _ => {}
         }
         let (parameter_bytes, result_bytes) = (self.graph.parameter_bytes(), self.graph.result_bytes());
         let results_at = parameter_bytes.next_multiple_of(ALIGNMENT);

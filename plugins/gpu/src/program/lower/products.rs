@@ -53,6 +53,13 @@ impl Lowering<'_> {
             self.items.push(Item::Step(Step::Clear(lie.root, ELEMENT)));
             return Ok(lie.address());
         }
+        let lie = self.new_counter();
+        self.lies[id.index()] = Some(lie);
+        Ok(lie.address())
+    }
+
+    /// A counter that no value of the graph is.
+    pub(super) fn new_counter(&mut self) -> Lie {
         let (root, count) = match self.counters {
             Some(known) => known,
             None => {
@@ -61,9 +68,7 @@ impl Lowering<'_> {
             }
         };
         self.counters = Some((root, count + 1));
-        let lie = Lie { offset: count, ..Lie::dense(root, 1, 1) };
-        self.lies[id.index()] = Some(lie);
-        Ok(lie.address())
+        Lie { offset: count, ..Lie::dense(root, 1, 1) }
     }
 
     /// True if products, and what makes their activations, can read the rows as they lie.

@@ -6,6 +6,7 @@ use crate::program::{Id, Place, Ref};
 use paceline_kernels::layout::WeightKind;
 use paceline_kernels::params::View;
 use paceline_kernels::params::fused::{ItemsNormQuantize, NormQuantize};
+use paceline_kernels::params::led::Maker;
 use paceline_kernels::params::linear::quantized_bytes;
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{Node, ValueId};
@@ -78,7 +79,7 @@ impl Lowering<'_> {
         };
         let quantized = self.quantized_place(lie, node);
         let none = View::default();
-        self.push(&NormQuantize {
+        self.push_maker(Maker::Norm(NormQuantize {
             x: x.view(),
             y: none,
             sum: none,
@@ -90,7 +91,7 @@ impl Lowering<'_> {
             width,
             epsilon,
             early: self.is_early_norm(node).into(),
-        });
+        }));
         Ok("rms_norm")
     }
 
@@ -106,7 +107,7 @@ impl Lowering<'_> {
         let Lie { rows, items, width, .. } = x;
         let lie = self.unmade(node.outputs[0]);
         let quantized = self.quantized_place(lie, node);
-        self.push(&ItemsNormQuantize {
+        self.push_maker(Maker::ItemsNorm(ItemsNormQuantize {
             x: x.view(),
             gate,
             weight,
@@ -118,7 +119,7 @@ impl Lowering<'_> {
             epsilon,
             early: self.is_early_norm(node).into(),
             reserved: 0,
-        });
+        }));
         Ok("rms_norm")
     }
 

@@ -11,6 +11,7 @@ use paceline_kernels::params::cache::{
     RowSpans, rope_table,
 };
 use paceline_kernels::params::fused::JoinQuantize;
+use paceline_kernels::params::led::Maker;
 use paceline_kernels::params::linear::quantized_bytes;
 use paceline_kernels::params::recurrent::{
     ConvCausal, DeltaReplay, GatedDeltaNet, MAX_KEY, MAX_TAPS, PLAIN, RECORDS, SNAPSHOTS,
@@ -359,7 +360,7 @@ impl Lowering<'_> {
             if let Some((quantized, gate)) = fused {
                 // A tile begins at a multiple of the rows of a record.
                 let offset = quantized_bytes(first, heads * width);
-                self.push(&JoinQuantize {
+                self.push_maker(Maker::Join(JoinQuantize {
                     gate: gate.as_ref().map_or(View::default(), from),
                     scratch,
                     spans,
@@ -372,7 +373,7 @@ impl Lowering<'_> {
                     table_columns,
                     chunk_blocks,
                     reserved: 0,
-                });
+                }));
                 continue;
             }
             self.push(&AttentionJoin {
