@@ -44,7 +44,10 @@ impl Machine {
         let mut program = support::program();
         let mut folders = vec![self.libraries.path().to_owned()];
         if let Some(runtime) = &self.opencl {
-            program.env("OCL_ICD_VENDORS", runtime.join("libintelocl.so"));
+            // One loader of OpenCL looks at the first, another at the second.
+            for variable in ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"] {
+                program.env(variable, runtime.join("libintelocl.so"));
+            }
             program.env("ONEAPI_DEVICE_SELECTOR", "opencl:cpu");
             folders.push(runtime.clone());
         }
