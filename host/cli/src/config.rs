@@ -4,7 +4,7 @@ use paceline_registry::Environment;
 use paceline_registry::settings::{ConfigFile, Faults, PluginSet};
 
 /// Variables of this program that are no settings.
-pub const OTHER_VARIABLES: [&str; 10] = [
+pub const OTHER_VARIABLES: [&str; 11] = [
     "PACELINE_PLUGIN_DIRS",
     "PACELINE_LOG",
     "PACELINE_ROCM_LIBRARY",
