@@ -107,7 +107,8 @@ impl Times {
         Self::new(std::array::from_fn(|length| length.max(1) as f64))
     }
 
-    /// The time at `length`: measured, or between the nearest measured lengths, or from the nearest one as expected.
+    /// The time at `length`: measured, or from the nearest shorter one as expected, or between the nearest measured lengths,
+    /// whichever is less.
     fn at(&self, length: usize) -> Option<f64> {
         if let Some(known) = self.by_length[length].known() {
             return Some(known);
@@ -116,7 +117,11 @@ impl Times {
         let above = (length + 1..LENGTHS).find_map(|l| self.by_length[l].known().map(|t| (l, t)));
         let from = |(l, time): (usize, f64)| time * self.expected[length] / self.expected[l];
         match (below, above) {
-            (Some((l, t)), Some((m, u))) => Some(t + (u - t) * (length - l) as f64 / (m - l) as f64),
+            (Some((l, t)), Some((m, u))) => {
+                // The hopeful of two guesses: who is wrong finds out by trying, while a length that was given up is not tried.
+                let between = t + (u - t) * (length - l) as f64 / (m - l) as f64;
+                Some(between.min(from((l, t))))
+            }
             (Some(known), None) | (None, Some(known)) => Some(from(known)),
             (None, None) => None,
         }
