@@ -17,14 +17,24 @@ pub fn bits(key: u64, token: u32) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number in (0, 1) of a token, from its upper 53 bits.
+/// A number in (0, 1) of a token, from its upper 52 bits.
 pub fn uniform(key: u64, token: u32) -> f64 {
-    ((bits(key, token) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    inside(bits(key, token))
 }
 
-/// As [`uniform`], from the upper 23 bits, which f32 holds exactly.
+/// As [`uniform`], from the upper 23 bits.
 pub fn uniform_f32(key: u64, token: u32) -> f32 {
-    ((bits(key, token) >> 41) as f32 + 0.5) / (1u32 << 23) as f32
+    inside_f32(bits(key, token))
+}
+
+/// The middle of one of 2^52 equal parts of (0, 1), which f64 holds exactly, so that none is rounded to an end.
+fn inside(bits: u64) -> f64 {
+    ((bits >> 12) as f64 + 0.5) / (1u64 << 52) as f64
+}
+
+/// The same of 2^23 parts for f32.
+fn inside_f32(bits: u64) -> f32 {
+    ((bits >> 41) as f32 + 0.5) / (1u32 << 23) as f32
 }
 
 /// What one row is drawn with: a row of the input `noise` of `draw/1`.
@@ -73,18 +83,12 @@ mod tests {
 
     #[test]
     fn numbers_are_spread_evenly_over_tokens_and_keys() {
-        for by_key in [false, true] {
+        let of_tokens: [fn(u32) -> (u64, u32); 2] = [|i| (7, i), |i| (i.into(), 7)];
+        for pair in of_tokens {
             let mut buckets = [0u32; 10];
-            for i in 0..10_000 {
-                let u = if by_key { uniform(i, 7) } else { uniform(7, i as u32) };
-                assert!(
-                    (u - f64::from(uniform_f32(
-                        if by_key { i } else { 7 },
-                        if by_key { 7 } else { i as u32 }
-                    )))
-                    .abs()
-                        < 1.3e-7
-                );
+            for (key, token) in (0..10_000).map(pair) {
+                let u = uniform(key, token);
+                assert!((u - f64::from(uniform_f32(key, token))).abs() < 1.3e-7);
                 buckets[(u * 10.0) as usize] += 1;
             }
             // 3.3 standard deviations of a binomial(10,000, 0.1) are 99.
@@ -94,8 +98,9 @@ mod tests {
 
     #[test]
     fn numbers_stay_inside() {
-        // The extremes of the bits.
-        assert!(((u64::MAX >> 11) as f64 + 0.5) / ((1u64 << 53) as f64) <= 1.0);
-        assert!(((u64::MAX >> 41) as f32 + 0.5) / ((1u32 << 23) as f32) < 1.0);
+        for bits in [0, u64::MAX] {
+            assert!(inside(bits) > 0.0 && inside(bits) < 1.0, "{bits}");
+            assert!(inside_f32(bits) > 0.0 && inside_f32(bits) < 1.0, "{bits}");
+        }
     }
 }

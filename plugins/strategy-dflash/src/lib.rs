@@ -5,8 +5,8 @@
 //! the context. A draft of n tokens is one launch: the rows that the last verification kept enter the ring, the
 //! anchor and n masks go through the drafter's layers, each of them seeing the ring and the whole block, and the
 //! token of every mask comes back: the one with the largest logit, or where the target draws its tokens one that is drawn with
-//! the noise that the target will use there, so that the two agree more often. Keys and values of the block itself are scratch: the next rows that are
-//! kept overwrite them, and rows that were rejected never enter.
+//! the noise that the target will use there, so that the two agree more often. Keys and values of the block itself are
+//! scratch: the next rows that are kept overwrite them, and rows that were rejected never enter.
 //!
 //! Drafts are flat; trees, and the later kinds of drafters (DFlash2, DSpark), are refused by name.
 

@@ -324,19 +324,7 @@ impl<'g> Lowering<'g> {
                 self.rows(value, RowKernel::Argmax { x, ids, faults });
                 Ok("argmax")
             }
-            "draw" => {
-                let (ids, faults) = (self.output(node.outputs[0])?, self.output(node.outputs[1])?);
-                self.counters.push(faults);
-                let kernel = RowKernel::Draw {
-                    x: self.elements(x)?,
-                    noise: self.root(node.inputs[1]),
-                    tokens: node.inputs.get(2).map(|&tokens| self.elements(tokens)).transpose()?,
-                    ids,
-                    faults,
-                };
-                self.rows(value, kernel);
-                Ok("draw")
-            }
+            "draw" => self.draw(node),
             "top_k" => {
                 let kernel = RowKernel::TopK {
                     x: self.elements(x)?,

@@ -40,6 +40,21 @@ impl Lowering<'_> {
         Ok("lookup")
     }
 
+    pub(super) fn draw(&mut self, node: &Node) -> Lowered<&'static str> {
+        let x = node.inputs[0];
+        let (ids, faults) = (self.output(node.outputs[0])?, self.output(node.outputs[1])?);
+        self.counters.push(faults);
+        let kernel = RowKernel::Draw {
+            x: self.elements(x)?,
+            noise: self.root(node.inputs[1]),
+            tokens: node.inputs.get(2).map(|&tokens| self.elements(tokens)).transpose()?,
+            ids,
+            faults,
+        };
+        self.rows(self.value(x), kernel);
+        Ok("draw")
+    }
+
     pub(super) fn rows_load(&mut self, node: &Node) -> Lowered<&'static str> {
         let (state, cells) = (node.inputs[0], node.inputs[1]);
         let entries = self.value(state).shape.first() as usize;
