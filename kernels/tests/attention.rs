@@ -157,7 +157,8 @@ impl Memory {
     ) -> Vec<f32> {
         let rows = q.len() as u32 / (shape.heads * shape.width);
         let max_rows = rows + 2;
-        let q = Buffer::of_floats(q);
+        // Kernels may read rows that are not live, so memory has them.
+        let q = Buffer::of_floats_and_garbage(q, (max_rows * shape.heads * shape.width) as usize);
         let (live, live_sequences) =
             (Buffer::of_integers(&[rows as i32]), Buffer::of_integers(&[sequences.len() as i32]));
         let sequences = Buffer::of_integers(sequences.as_flattened());

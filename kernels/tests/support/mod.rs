@@ -14,17 +14,34 @@ pub const WAVES: [u32; 3] = [8, 32, 64];
 /// What memory holds that nobody wrote: a NaN, and an index that is out of range everywhere.
 const GARBAGE: u32 = 0x7FC0_DEAD;
 
-/// Words in memory that begins `offset` words after a multiple of 16 bytes.
+/// Words in memory that begins `offset` words after a multiple of 16 bytes, and behind which nothing may be read: a page
+/// follows that ends the process. Up to three words of garbage may lie between.
 pub struct Buffer {
-    words: Vec<u128>,
-    offset: usize,
+    pages: *mut u8,
+    pages_bytes: usize,
+    begin: usize,
     count: usize,
 }
 
 impl Buffer {
     pub fn garbage(count: usize, offset: usize) -> Self {
-        let garbage = u128::from(GARBAGE) * 0x0000_0001_0000_0001_0000_0001_0000_0001;
-        Self { words: vec![garbage; (count + offset).div_ceil(4) + 1], offset, count }
+        const PAGE: usize = 4096;
+        let bytes = ((count + offset) * 4).next_multiple_of(16);
+        let pages_bytes = bytes.next_multiple_of(PAGE) + PAGE;
+        // SAFETY: new pages, at an address that the system chooses.
+        let pages = unsafe {
+            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            libc::mmap(std::ptr::null_mut(), pages_bytes, access, kind, -1, 0)
+        };
+        assert_ne!(pages, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        let pages: *mut u8 = pages.cast();
+        // SAFETY: the last of the pages.
+        let protected = unsafe { libc::mprotect(pages.add(pages_bytes - PAGE).cast(), PAGE, libc::PROT_NONE) };
+        assert_eq!(protected, 0, "{}", std::io::Error::last_os_error());
+        let start = pages_bytes - PAGE - bytes;
+        // SAFETY: aligned words of the pages before the last.
+        unsafe { std::slice::from_raw_parts_mut(pages.add(start).cast::<u32>(), bytes / 4) }.fill(GARBAGE);
+        Self { pages, pages_bytes, begin: start + offset * 4, count }
     }
 
     pub fn words(values: impl ExactSizeIterator<Item = u32>) -> Self {
@@ -43,6 +60,13 @@ impl Buffer {
         Self::floats_at(values, 0)
     }
 
+    /// `values` first, garbage behind them.
+    pub fn of_floats_and_garbage(values: &[f32], count: usize) -> Self {
+        let mut buffer = Self::garbage(count, 0);
+        buffer.slice_mut().iter_mut().zip(values).for_each(|(word, value)| *word = value.to_bits());
+        buffer
+    }
+
     pub fn of_integers(values: &[i32]) -> Self {
         Self::words(values.iter().map(|&value| value as u32))
     }
@@ -55,18 +79,17 @@ impl Buffer {
     }
 
     pub fn address(&self) -> u64 {
-        self.words.as_ptr() as u64 + self.offset as u64 * 4
+        self.pages as u64 + self.begin as u64
     }
 
     fn slice(&self) -> &[u32] {
-        // SAFETY: words of the vector; any bits are a u32.
-        unsafe { std::slice::from_raw_parts((self.address() as *const u32).cast(), self.count) }
+        // SAFETY: aligned words of the buffer's pages; any bits are a u32.
+        unsafe { std::slice::from_raw_parts(self.pages.add(self.begin).cast(), self.count) }
     }
 
     fn slice_mut(&mut self) -> &mut [u32] {
-        let address = self.words.as_mut_ptr() as u64 + self.offset as u64 * 4;
         // SAFETY: as above, and borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(address as *mut u32, self.count) }
+        unsafe { std::slice::from_raw_parts_mut(self.pages.add(self.begin).cast(), self.count) }
     }
 
     pub fn floats(&self) -> Vec<f32> {
@@ -89,6 +112,13 @@ impl Buffer {
 
     pub fn view(&self, items: u32, width: u32) -> View {
         View::dense(self.address(), items, width)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: the pages are this buffer's, and no slice of them outlives it.
+        unsafe { libc::munmap(self.pages.cast(), self.pages_bytes) };
     }
 }
 
