@@ -294,7 +294,8 @@ pub trait Drafter: Send {
 
     /// The target has processed and kept `tokens` at `position` and after. Their hidden states are in the states of
     /// the taps until the next run of the target that needs the place. Positions follow one another, but after a
-    /// [`Drafter::restore`] they may begin anywhere.
+    /// [`Drafter::restore`] they may begin anywhere. A drafter that is not free and not asked may be told of many rounds
+    /// at once, of at most a microbatch of tokens, and always before it is asked or its sequence is saved.
     ///
     /// # Errors
     /// A program that fails.

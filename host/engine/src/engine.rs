@@ -251,7 +251,8 @@ impl Engine {
     /// whose outputs are not numbers, what the run's sequences hold is undefined: they must be cleared. After one that
     /// did not end in time the engine is of no use any more.
     pub fn run(&mut self, rows: &[Rows<'_>], want: Want) -> Result<Outputs<'_>> {
-        self.speculation.catch_up(&mut self.context);
+        let most = rows.iter().map(|part| part.tokens.len()).max().unwrap_or(0);
+        self.speculation.catch_up(&mut self.context, most);
         // Noted before, since the outputs borrow the context; a run that fails leaves sequences that must be cleared.
         for part in rows {
             let position = self.context.length(part.sequence);
@@ -260,7 +261,7 @@ impl Engine {
         let Self { context, speculation, .. } = self;
         let outputs = context.run(rows, want);
         if outputs.is_err() {
-            rows.iter().for_each(|part| speculation.not_processed(part.sequence));
+            rows.iter().for_each(|part| speculation.not_processed(part.sequence, part.tokens.len()));
         }
         outputs
     }

@@ -198,7 +198,7 @@ impl Engine {
     /// # Errors
     /// A sequence that was ended; a backend that cannot give its states.
     pub fn save_sequence(&mut self, id: SequenceId) -> Result<Vec<u8>> {
-        self.speculation.catch_up(&mut self.context);
+        self.speculation.tell_all(&mut self.context);
         self.context.settle(id)?;
         let length = self.context.length(id) as u32;
         let pieces = pieces(&self.context, id, length)?;

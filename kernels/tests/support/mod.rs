@@ -30,13 +30,15 @@ impl Buffer {
         let pages_bytes = bytes.next_multiple_of(PAGE) + PAGE;
         // SAFETY: new pages, at an address that the system chooses.
         let pages = unsafe {
-            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let (access, kind) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             libc::mmap(std::ptr::null_mut(), pages_bytes, access, kind, -1, 0)
         };
         assert_ne!(pages, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
         let pages: *mut u8 = pages.cast();
         // SAFETY: the last of the pages.
-        let protected = unsafe { libc::mprotect(pages.add(pages_bytes - PAGE).cast(), PAGE, libc::PROT_NONE) };
+        let protected =
+            unsafe { libc::mprotect(pages.add(pages_bytes - PAGE).cast(), PAGE, libc::PROT_NONE) };
         assert_eq!(protected, 0, "{}", std::io::Error::last_os_error());
         let start = pages_bytes - PAGE - bytes;
         // SAFETY: aligned words of the pages before the last.

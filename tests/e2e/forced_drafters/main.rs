@@ -2,14 +2,17 @@
 
 mod plugin;
 
-use paceline_engine::{Acceptance, Engine, EngineOptions, SpeculationReport, StrategyOptions};
+use paceline_engine::{
+    Acceptance, Engine, EngineOptions, GenerationOptions, Sampler, SpeculationReport, StrategyOptions,
+};
 use paceline_gguf::Gguf;
 use paceline_strategy_gdn_replay as _;
 use paceline_tests::engines::{builtin_cpu, options};
 use paceline_tests::random_model::RandomModel;
 use paceline_tests::strategies::{engine, strategies};
 use paceline_tests::texts::{Text, Wish, assert_same, generate, generate_alone};
-use plugin::TRUTH;
+use plugin::{TOLD, TRUTH};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Drafters know one text at a time.
@@ -239,6 +242,38 @@ fn several_texts_are_drafted_for_together() {
         if guess == "right" {
             assert_eq!(report.acceptance(), Some(1.0), "drafts of {most}");
         }
+    }
+}
+
+/// What is not asked need not listen; who is asked again, or saved, knows all.
+#[test]
+fn a_drafter_that_is_switched_off_is_told_late_and_of_everything() {
+    let subject = Subject::of_length(900);
+    for (free, calls) in [("false", 1..120), ("true", 800..1000)] {
+        let mut wrong = strategies(&[("forced", &[("guess", "wrong"), ("free", free)])], true);
+        wrong.controller = true;
+        let mut engine = engine(subject.gguf.clone(), &builtin_cpu(), context(), &wrong);
+        *TOLD.lock().unwrap() = (0, 0);
+        let sequence = engine.new_sequence().unwrap();
+        let prompts = std::slice::from_ref(&subject.prompt);
+        let Wish { sampling, tokens, end_tokens, .. } = wish(prompts, subject.expected[0].tokens.len());
+        let mut sampler = Sampler::new(sampling, engine.model().shape().vocabulary as usize).unwrap();
+        let mut text = Vec::new();
+        let mut on_token = |token| {
+            text.push(token);
+            ControlFlow::Continue(())
+        };
+        let limits = GenerationOptions { tokens, end_tokens };
+        engine.generate(sequence, &subject.prompt, &mut sampler, limits, &mut |_| {}, &mut on_token).unwrap();
+        assert_eq!(text, subject.expected[0].tokens);
+        let report = engine.speculation_report();
+        let (calls_made, _) = *TOLD.lock().unwrap();
+        assert!(calls.contains(&calls_made), "free: {free}: told {calls_made} times");
+        assert!(report.rounds_off > 600, "{report:?}");
+        // It errs where a position is left out, and is switched off.
+        engine.save_sequence(sequence).unwrap();
+        assert_eq!(TOLD.lock().unwrap().1, engine.sequence_length(sequence));
+        assert_eq!(engine.speculation_report().drafters[0].disabled, None);
     }
 }
 

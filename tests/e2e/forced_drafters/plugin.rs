@@ -14,6 +14,9 @@ const INFO: PluginInfo = test_strategy!("forced");
 /// The text that drafters know in advance: prompt and continuation.
 pub static TRUTH: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
+/// How often drafters were told of tokens, and of how many.
+pub static TOLD: Mutex<(usize, usize)> = Mutex::new((0, 0));
+
 pub struct Forced;
 
 /// Settings: `guess`, what is drafted; `most`, the longest draft; `free`, whether it costs nothing; `fails`, the call
@@ -26,6 +29,8 @@ pub struct ForcedDrafter {
     is_free: bool,
     vocabulary: u32,
     random: u64,
+    /// Positions that it was told of, by sequence.
+    known: Vec<usize>,
 }
 
 impl DrafterPlugin for Forced {
@@ -51,6 +56,7 @@ impl DrafterPlugin for Forced {
             is_free: setting("free", "false") == "true",
             vocabulary: facts.vocabulary,
             random: 1,
+            known: vec![0; facts.context.sequences as usize],
         })
     }
 }
@@ -76,12 +82,20 @@ impl Drafter for ForcedDrafter {
         DrafterInfo { most: self.most, kind: draft_kind::POINT, cost, fixed: true }
     }
 
-    fn begin(&mut self, _: u32) -> Result<()> {
+    fn begin(&mut self, sequence: u32) -> Result<()> {
+        self.known[sequence as usize] = 0;
         self.fail("begin")
     }
 
-    fn observe(&mut self, _: &mut dyn Session, _: u32, position: u32, tokens: &[u32]) -> Result<()> {
+    fn observe(&mut self, _: &mut dyn Session, sequence: u32, position: u32, tokens: &[u32]) -> Result<()> {
         self.fail("observe")?;
+        let known_before =
+            std::mem::replace(&mut self.known[sequence as usize], position as usize + tokens.len());
+        if known_before != position as usize {
+            return Err(Error::invalid(format!("told of {position}, {known_before} positions are known")));
+        }
+        let mut told = TOLD.lock().expect("no drafter panics with it");
+        *told = (told.0 + 1, told.1 + tokens.len());
         let truth = TRUTH.lock().expect("no drafter panics with it");
         let known = truth.get(position as usize..position as usize + tokens.len());
         if self.guess != "random" && known != Some(tokens) {
@@ -94,6 +108,13 @@ impl Drafter for ForcedDrafter {
 
     fn propose(&mut self, _: &mut dyn Session, request: Request, draft: &mut Draft<'_>) -> Result<()> {
         self.fail("propose")?;
+        let known = self.known[request.sequence as usize];
+        if known != request.frontier as usize {
+            return Err(Error::invalid(format!(
+                "asked at {}, {known} positions are known",
+                request.frontier
+            )));
+        }
         let truth = TRUTH.lock().expect("no drafter panics with it").clone();
         let next = request.frontier as usize + 1;
         let most = request.most as usize;
@@ -138,7 +159,9 @@ impl Drafter for ForcedDrafter {
         self.fail("resolve")
     }
 
-    fn truncate(&mut self, _: u32, _: u32) -> Result<()> {
+    fn truncate(&mut self, sequence: u32, length: u32) -> Result<()> {
+        let known = &mut self.known[sequence as usize];
+        *known = (*known).min(length as usize);
         self.fail("truncate")
     }
 }

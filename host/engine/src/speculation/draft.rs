@@ -143,6 +143,12 @@ impl Speculation {
         if wanted == 0 || !active.is_enabled() {
             return 0;
         }
+        // One that was switched off may have been told nothing for a while.
+        self.tell(context, turn.id.0 as usize, index);
+        let active = &mut self.drafters[index];
+        if !active.is_enabled() {
+            return 0;
+        }
         let frontier = context.length(turn.id) as u32;
         let request = Request { sequence: turn.id.0, frontier, anchor: turn.anchor, most: wanted as u32 };
         let before = context.counts;

@@ -18,7 +18,7 @@ pub(crate) use round::{OnLogits, RoundIo, Running, choose, round};
 
 use crate::context::Context;
 use crate::engine::SequenceId;
-use crate::strategies::{Acceptance, Drafter, RunSession, Select, StrategyOptions};
+use crate::strategies::{Acceptance, Drafter, RunSession, STAGED_AFTER_MICROBATCH, Select, StrategyOptions};
 use controller::{Controller, LENGTHS};
 use paceline_gguf::Gguf;
 use paceline_plugin_api::strategy::{Outcome, draft_cost, draft_kind};
@@ -78,9 +78,41 @@ struct Sequence {
     pending: Pending,
     /// The rows of the round: anchor, then the window of the draft.
     rows: Vec<u32>,
-    /// Tokens that were kept but that drafters were not told of, the first at this position.
+    /// Tokens that were kept but that not all drafters were told of, the first at this position.
     unobserved_from: usize,
     unobserved: Vec<u32>,
+    /// How many of them each drafter was told of.
+    told: Vec<usize>,
+}
+
+impl Sequence {
+    /// `tokens` at `position` were processed and are kept for now.
+    fn keep(&mut self, position: usize, tokens: &[u32]) {
+        if self.unobserved.is_empty() {
+            self.unobserved_from = position;
+        }
+        self.unobserved.extend_from_slice(tokens);
+    }
+
+    /// The last `count` of the tokens that were kept are not part of the text any more.
+    fn take_back(&mut self, count: usize) {
+        let kept = self.unobserved.len().saturating_sub(count);
+        self.unobserved.truncate(kept);
+        self.told.iter_mut().for_each(|told| *told = kept.min(*told));
+        self.forget_told();
+    }
+
+    /// Tokens that all were told of are not needed any more.
+    fn forget_told(&mut self) {
+        if self.told.iter().all(|&told| told >= self.unobserved.len()) {
+            self.forget_all();
+        }
+    }
+
+    fn forget_all(&mut self) {
+        self.unobserved.clear();
+        self.told.fill(0);
+    }
 }
 
 /// The drafters of a context, and what is known of their worth.
@@ -115,7 +147,7 @@ impl Speculation {
                 with_distributions = context.shape.rollback_depth as usize;
             }
         }
-        let most_rows = context.options.microbatch as usize;
+        let most_kept = context.shape.staged_rows as usize;
         let sequence = || Sequence {
             pending: Pending {
                 tokens: Vec::with_capacity(longest),
@@ -124,7 +156,8 @@ impl Speculation {
             },
             rows: Vec::with_capacity(context.shape.planes() as usize),
             unobserved_from: 0,
-            unobserved: Vec::with_capacity(if drafters.is_empty() { 0 } else { most_rows }),
+            unobserved: Vec::with_capacity(if drafters.is_empty() { 0 } else { most_kept }),
+            told: vec![0; drafters.len()],
         };
         Self {
             sequences: (0..context.shape.sequences).map(|_| sequence()).collect(),
@@ -159,7 +192,7 @@ impl Speculation {
         let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
         sequence.pending.drop_rest();
         sequence.rows.clear();
-        sequence.unobserved.clear();
+        sequence.forget_all();
         for active in self.drafters.iter_mut().filter(|d| d.is_enabled()) {
             if let Err(error) = active.drafter.client.begin(id.0) {
                 active.disable(error.to_string());
@@ -178,17 +211,15 @@ impl Speculation {
         let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
         // What was drafted followed another text.
         sequence.pending.drop_rest();
-        if !is_active {
-            return;
+        if is_active {
+            sequence.keep(position, tokens);
         }
-        sequence.unobserved_from = position;
-        sequence.unobserved.extend_from_slice(tokens);
     }
 
-    /// A run was refused or failed: nothing was processed.
-    pub fn not_processed(&mut self, id: SequenceId) {
+    /// A run of `rows` rows of a sequence was refused or failed: they were not processed.
+    pub fn not_processed(&mut self, id: SequenceId, rows: usize) {
         if let Some(sequence) = self.sequences.get_mut(id.0 as usize) {
-            sequence.unobserved.clear();
+            sequence.take_back(rows);
         }
     }
 
@@ -198,15 +229,15 @@ impl Speculation {
             return;
         }
         let sequence = &mut self.sequences[id.0 as usize];
-        sequence.unobserved_from = position;
-        sequence.unobserved.extend_from_slice(&sequence.rows[..count]);
+        let rows = std::mem::take(&mut sequence.rows);
+        sequence.keep(position, &rows[..count]);
+        sequence.rows = rows;
     }
 
     /// The last `rows` positions were taken back; `length` remain.
     pub fn taken_back(&mut self, id: SequenceId, rows: usize, length: usize) {
         let Some(sequence) = self.sequences.get_mut(id.0 as usize) else { return };
-        let kept = sequence.unobserved.len().saturating_sub(rows);
-        sequence.unobserved.truncate(kept);
+        sequence.take_back(rows);
         sequence.pending.drop_rest();
         for active in self.drafters.iter_mut().filter(|d| d.is_enabled()) {
             if let Err(error) = active.drafter.client.truncate(id.0, length as u32) {
@@ -215,28 +246,46 @@ impl Speculation {
         }
     }
 
-    /// Tells drafters what was kept since they were told last.
-    pub fn catch_up(&mut self, context: &mut Context) {
+    /// Tells drafters what was kept since they were told last, before a run of `rows` rows of a sequence. One that is switched
+    /// off need not know yet: it works on many tokens in less time than on one after the other, and on those of a text that it
+    /// is never asked in not at all. What it works on, the hidden states of positions, is kept for so many rows.
+    pub fn catch_up(&mut self, context: &mut Context, rows: usize) {
+        let room = (context.shape.staged_rows as usize)
+            .saturating_sub(rows.saturating_add(STAGED_AFTER_MICROBATCH as usize));
         for slot in 0..self.sequences.len() {
-            let sequence = &mut self.sequences[slot];
-            if sequence.unobserved.is_empty() {
-                continue;
-            }
-            for active in self.drafters.iter_mut().filter(|d| d.is_enabled()) {
-                let mut session = RunSession {
-                    context,
-                    draft: self.draft_file.as_deref(),
-                    programs: active.drafter.programs.clone(),
-                    draws: None,
-                };
-                let position = sequence.unobserved_from as u32;
-                let told =
-                    active.drafter.client.observe(&mut session, slot as u32, position, &sequence.unobserved);
-                if let Err(error) = told {
-                    active.disable(error.to_string());
+            let waiting = self.sequences[slot].unobserved.len();
+            for index in 0..self.drafters.len() {
+                let may_wait = waiting <= room && !self.drafters[index].is_free();
+                if !may_wait || self.controller.is_in_use(index) {
+                    self.tell(context, slot, index);
                 }
             }
-            sequence.unobserved.clear();
+            self.sequences[slot].forget_told();
+        }
+    }
+
+    /// Tells drafters all that was kept.
+    pub fn tell_all(&mut self, context: &mut Context) {
+        self.catch_up(context, usize::MAX);
+    }
+
+    /// Tells a drafter what was kept of a sequence.
+    fn tell(&mut self, context: &mut Context, slot: usize, index: usize) {
+        let (sequence, active) = (&mut self.sequences[slot], &mut self.drafters[index]);
+        let told = std::mem::replace(&mut sequence.told[index], sequence.unobserved.len());
+        let tokens = &sequence.unobserved[told..];
+        if tokens.is_empty() || !active.is_enabled() {
+            return;
+        }
+        let mut session = RunSession {
+            context,
+            draft: self.draft_file.as_deref(),
+            programs: active.drafter.programs.clone(),
+            draws: None,
+        };
+        let position = (sequence.unobserved_from + told) as u32;
+        if let Err(error) = active.drafter.client.observe(&mut session, slot as u32, position, tokens) {
+            active.disable(error.to_string());
         }
     }
 

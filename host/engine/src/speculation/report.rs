@@ -9,7 +9,7 @@ const POSITIONS: usize = MOST_VERIFIED as usize;
 /// Where the time of rounds went.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TimeSplit {
-    /// Asking drafters.
+    /// Asking drafters, and telling those that were switched off what they missed.
     pub draft: Duration,
     /// Runs of the target.
     pub verify: Duration,

@@ -115,7 +115,7 @@ pub(crate) fn round(
     io: &mut RoundIo<'_>,
 ) -> Result<()> {
     let start = Instant::now();
-    speculation.catch_up(context);
+    speculation.catch_up(context, MOST_VERIFIED as usize + 1);
     let told = Instant::now();
     speculation.add_time(|t| &mut t.commit, told - start);
 

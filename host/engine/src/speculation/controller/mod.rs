@@ -1,0 +1,376 @@
+//! How long a draft should be, and whether to draft at all: by what rounds were worth so far.
+//!
+//! The value of a round is the number of tokens that it is expected to emit, for the time that it is expected to
+//! take: (1 + expected accepted) / (draft + verify). Without a draft it is 1 / verify of one row. Acceptance is learned
+//! by position, of this text and of earlier ones, times by length, as the median of the last ones; what was not measured
+//! yet follows from its nearest neighbours. The neighbours of the best length are tried now and then.
+
+mod acceptance;
+mod times;
+
+use crate::strategies::MOST_VERIFIED;
+use acceptance::Acceptance;
+use times::Times;
+
+/// Lengths of drafts, from 0.
+pub(crate) const LENGTHS: usize = MOST_VERIFIED as usize + 1;
+/// Drafts of a text before it may switch a drafter off.
+const TRIALS: u32 = 3;
+/// A drafter that is usually worth less than this, of no drafting, is not tried anew in every text.
+const HOPELESS: f64 = 0.95;
+/// What a drafted token costs, in verifications of one row, before it was measured.
+const FIRST_DRAFT_COST: f64 = 0.3;
+/// How much better than no drafting a draft must be for a drafter that was off to be used again.
+const RETURN_MARGIN: f64 = 1.04;
+/// A drafter in use goes on down to this: it loses little until it is known better, and off it would gain nothing.
+const STAY_MARGIN: f64 = 1.0;
+/// Rounds without a draft after which one is tried; doubles while drafting does not pay.
+const FIRST_PROBE: u32 = 32;
+const LAST_PROBE: u32 = 1024;
+/// Rounds after which rounds without a draft are timed again, first and at last: it doubles, since a context's first
+/// rounds meet cold caches and fresh memory.
+const FIRST_BASELINE_AFTER: u32 = 16;
+const LAST_BASELINE_AFTER: u32 = 128;
+/// How many of them in a row: what a drafter left of the caches slows down the one behind it.
+const BASELINE: u32 = 3;
+/// What a round that tries a drafter again may cost, in rounds without a draft.
+const PROBE_COST: f64 = 2.2;
+/// How often a drafter is asked for its longest draft before it is judged.
+const LEAST_TRIES: u32 = 1;
+/// Drafts at the best length between those that try another one, first and at last, and how many these are: the first of
+/// them finds cold caches.
+const FIRST_SEARCH_AFTER: u32 = 4;
+const LAST_SEARCH_AFTER: u32 = 64;
+const SEARCH: u32 = 3;
+/// A length is tried whose value is this part of the best one's or more.
+const WORTH_TRYING: f64 = 0.9;
+
+/// Drafts of a length that is not the best known one.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    /// The length, while drafts of it are left.
+    length: usize,
+    left: u32,
+    /// Drafts since the last ones, and those until the next.
+    since: u32,
+    after: u32,
+}
+
+/// What is known of one drafter.
+#[derive(Clone, Debug)]
+struct Drafter {
+    acceptance: Acceptance,
+    times: Times,
+    /// How often drafts of a length were asked for; it may have given less.
+    tried: [u32; LENGTHS],
+    free: bool,
+    most: usize,
+    fixed: bool,
+    /// Rounds since its drafts were found not to pay.
+    off: Option<u32>,
+    /// Rounds after which one is tried again.
+    next_probe: u32,
+    /// One of its drafts was judged in this round.
+    judged: bool,
+    /// Its drafts that were judged in this text.
+    trials: u32,
+    search: Search,
+}
+
+/// What to do in a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Choice {
+    /// Length of the draft; 0 for none.
+    pub length: usize,
+    /// Expected tokens per second; 0 while no time is known, infinite for a draft that has to be made to see what it costs.
+    pub value: f64,
+}
+
+/// What is learned about the rounds of a context.
+#[derive(Clone, Debug)]
+pub(crate) struct Controller {
+    enabled: bool,
+    verify: Times,
+    drafters: Vec<Drafter>,
+    since_baseline: u32,
+    /// Rounds after the last baseline until the next.
+    next_baseline: u32,
+    /// The times of rounds without a draft are of another state of the machine than the next one.
+    is_baseline_old: bool,
+    /// Rounds without a draft that are still to be timed.
+    baseline_left: u32,
+    rounds: u64,
+}
+
+impl Controller {
+    /// A controller; `verify` are the expected times of verifications of 0, 1, ... drafted tokens, in any unit.
+    pub fn new(enabled: bool, verify: [f64; LENGTHS]) -> Self {
+        Self {
+            enabled,
+            verify: Times::new(verify),
+            drafters: Vec::new(),
+            since_baseline: 0,
+            next_baseline: FIRST_BASELINE_AFTER,
+            is_baseline_old: false,
+            baseline_left: 0,
+            rounds: 0,
+        }
+    }
+
+    /// Adds a drafter that drafts at most `most` tokens; `fixed` if their number is not to be adapted.
+    pub fn add_drafter(&mut self, most: usize, free: bool, fixed: bool) {
+        self.drafters.push(Drafter {
+            acceptance: Acceptance::new(),
+            times: Times::proportional(),
+            tried: [0; LENGTHS],
+            free,
+            most,
+            fixed,
+            off: None,
+            next_probe: FIRST_PROBE,
+            judged: false,
+            trials: 0,
+            search: Search { length: 0, left: 0, since: 0, after: FIRST_SEARCH_AFTER },
+        });
+    }
+
+    /// A new text begins.
+    pub fn new_text(&mut self) {
+        let plain = self.plain_value();
+        for index in 0..self.drafters.len() {
+            self.drafters[index].acceptance.new_text();
+            let is_hopeless = self.best(index, LENGTHS - 1).value < plain * HOPELESS;
+            let d = &mut self.drafters[index];
+            d.trials = 0;
+            if d.off.is_none() || !is_hopeless {
+                (d.off, d.next_probe) = (None, FIRST_PROBE);
+            }
+        }
+    }
+
+    /// Begins a round: false if it is to be one without drafts, whose time is needed to judge the others.
+    pub fn begin_round(&mut self) -> bool {
+        if !self.enabled {
+            return true;
+        }
+        self.rounds += 1;
+        self.since_baseline += 1;
+        for drafter in &mut self.drafters {
+            drafter.off = drafter.off.map(|rounds| rounds.saturating_add(1));
+        }
+        if self.rounds == 2 {
+            self.baseline_left = BASELINE;
+        } else if self.since_baseline >= self.next_baseline {
+            self.next_baseline = (self.next_baseline * 2).min(LAST_BASELINE_AFTER);
+            self.baseline_left = BASELINE;
+            self.is_baseline_old = true;
+        }
+        if self.baseline_left == 0 {
+            return true;
+        }
+        self.baseline_left -= 1;
+        self.since_baseline = 0;
+        false
+    }
+
+    /// True if drafts of the drafter are worth it as far as is known, or one is due that tries it again.
+    pub fn is_ready(&self, drafter: usize) -> bool {
+        self.drafters.get(drafter).is_some_and(|d| d.off.is_none_or(|rounds| rounds >= d.next_probe))
+    }
+
+    /// True unless the drafter was found not to be worth it, and no draft is due that tries it again.
+    pub fn is_in_use(&self, drafter: usize) -> bool {
+        !self.enabled || self.is_ready(drafter)
+    }
+
+    /// True while no drafter is worth it.
+    pub fn is_off(&self) -> bool {
+        !self.drafters.is_empty() && self.drafters.iter().all(|d| d.off.is_some())
+    }
+
+    /// The best length of a draft of `drafter`, at most `most`, by its value.
+    pub fn length(&self, drafter: usize, most: usize) -> Choice {
+        let Some(d) = self.drafters.get(drafter) else { return Choice { length: 0, value: 0.0 } };
+        let most = most.min(d.most).min(LENGTHS - 1);
+        if !self.enabled || d.fixed || most == 0 {
+            return Choice { length: most, value: self.value(drafter, most) };
+        }
+        // What the longest draft costs has to be seen: a block may cost the same at every length. By its own value such
+        // a draft would be left out, and the drafter with it, however good shorter ones are.
+        if d.off.is_none() && d.tried[most] < LEAST_TRIES && !d.free {
+            return Choice { length: most, value: f64::INFINITY };
+        }
+        if d.off.is_none() && d.search.left > 0 && d.search.length <= most {
+            // It is asked for by the value of the best one, so that trying it keeps others out of no round.
+            return Choice { length: d.search.length, value: self.best(drafter, most).value };
+        }
+        if d.off.is_some() {
+            // A probe must not cost much.
+            return self.best_of(drafter, most, |length| self.costs_little(drafter, length));
+        }
+        self.best(drafter, most)
+    }
+
+    /// The length of up to `most` with the best value.
+    fn best(&self, drafter: usize, most: usize) -> Choice {
+        self.best_of(drafter, most, |_| true)
+    }
+
+    /// The same of those lengths that `may` be taken, and of one token.
+    fn best_of(&self, drafter: usize, most: usize, may: impl Fn(usize) -> bool) -> Choice {
+        let d = &self.drafters[drafter];
+        let most = most.min(d.most).min(LENGTHS - 1);
+        if d.fixed {
+            return Choice { length: most, value: self.value(drafter, most) };
+        }
+        let choices = (1..=most)
+            .filter(|&length| length == 1 || may(length))
+            .map(|length| Choice { length, value: self.value(drafter, length) });
+        choices.fold(Choice { length: most.min(4), value: 0.0 }, |best, choice| {
+            if choice.value > best.value { choice } else { best }
+        })
+    }
+
+    /// Expected tokens per second of a round with a draft of `length` tokens; 0 while no time is known.
+    pub fn value(&self, drafter: usize, length: usize) -> f64 {
+        let known = self.drafters.get(drafter).zip(self.seconds(drafter, length));
+        known.map_or(0.0, |(d, seconds)| (1.0 + d.acceptance.of_draft(length)) / seconds)
+    }
+
+    /// Expected time of a round with a draft of `length` tokens; `None` while no time is known.
+    fn seconds(&self, drafter: usize, length: usize) -> Option<f64> {
+        let (d, at) = (self.drafters.get(drafter)?, length.min(LENGTHS - 1));
+        let verify = self.verify.at(at)?;
+        let one = self.verify.at(0).unwrap_or(verify);
+        let draft = match d.times.at(at) {
+            Some(time) => time,
+            None if d.free => 0.0,
+            None => one * FIRST_DRAFT_COST * length as f64,
+        };
+        Some(verify + draft)
+    }
+
+    fn costs_little(&self, drafter: usize, length: usize) -> bool {
+        let seconds = self.seconds(drafter, length);
+        seconds.zip(self.verify.at(0)).is_none_or(|(seconds, plain)| seconds <= plain * PROBE_COST)
+    }
+
+    /// Tokens per second without drafts; 0 while no time is known.
+    pub fn plain_value(&self) -> f64 {
+        self.verify.at(0).map_or(0.0, |time| 1.0 / time)
+    }
+
+    /// True if a draft of this value is worth verifying; if not, the drafter is left alone until the next probe, which is
+    /// made in any case.
+    pub fn pays(&mut self, drafter: usize, value: f64) -> bool {
+        let plain = self.plain_value();
+        let Some(d) = self.drafters.get_mut(drafter).filter(|_| self.enabled) else { return true };
+        match d.off {
+            Some(rounds) => rounds >= d.next_probe,
+            None if d.trials < TRIALS || value == 0.0 || value >= plain * STAY_MARGIN => true,
+            None => {
+                d.off = Some(0);
+                false
+            }
+        }
+    }
+
+    /// Time that a drafter took for a draft of `length` tokens of the `wanted` ones.
+    pub fn drafted(&mut self, drafter: usize, wanted: usize, length: usize, seconds: f64) {
+        let Some(d) = self.drafters.get_mut(drafter) else { return };
+        let tried = &mut d.tried[wanted.min(LENGTHS - 1)];
+        *tried = tried.saturating_add(1);
+        // Behind a pause a drafter first has to catch up, which says nothing of the drafts to come.
+        if d.off.is_none() || d.times.measured(length).samples() == 0 {
+            d.times.add(length, seconds);
+        }
+        if self.enabled && d.off.is_none() && !d.free && !d.fixed {
+            self.search(drafter, wanted);
+        }
+    }
+
+    /// Goes on with the search for a better length, behind a draft of `wanted` tokens.
+    fn search(&mut self, drafter: usize, wanted: usize) {
+        let best = self.best(drafter, LENGTHS - 1);
+        let d = &mut self.drafters[drafter];
+        if d.search.left > 0 {
+            d.search.left -= u32::from(wanted == d.search.length);
+            return;
+        }
+        d.search.since += 1;
+        if d.search.since < d.search.after {
+            return;
+        }
+        (d.search.since, d.search.after) = (0, (d.search.after * 2).min(LAST_SEARCH_AFTER));
+        let d = &self.drafters[drafter];
+        let neighbours = [best.length + 1, best.length.saturating_sub(1)];
+        let worth = neighbours.into_iter().filter(|&length| {
+            (1..=d.most.min(LENGTHS - 1)).contains(&length)
+                && self.value(drafter, length) >= best.value * WORTH_TRYING
+        });
+        if let Some(length) = worth.min_by_key(|&length| d.tried[length]) {
+            let search = &mut self.drafters[drafter].search;
+            (search.length, search.left) = (length, SEARCH);
+        }
+    }
+
+    /// Time of a verification of `drafts` drafted tokens of one sequence.
+    pub fn verified(&mut self, drafts: usize, seconds: f64) {
+        if drafts == 0 && std::mem::take(&mut self.is_baseline_old) {
+            self.verify.forget(0);
+        }
+        self.verify.add(drafts, seconds);
+    }
+
+    /// A drafter gave nothing although it took the time of a draft of `length` tokens.
+    pub fn gave_nothing(&mut self, drafter: usize, length: usize, seconds: f64) {
+        self.drafted(drafter, length, length, seconds);
+        self.accepted(drafter, 1, 0);
+    }
+
+    /// What was accepted of the `judged` tokens of a draft that the target had a say on.
+    pub fn accepted(&mut self, drafter: usize, judged: usize, accepted: usize) {
+        let Some(d) = self.drafters.get_mut(drafter) else { return };
+        d.judged = true;
+        if d.off.is_some() && accepted > 0 {
+            // The text may have become another one. To age behind a bad draft would bring back what is usual.
+            d.acceptance.age();
+        }
+        d.acceptance.add(judged, accepted);
+    }
+
+    /// Ends a round: drafters whose drafts were judged are switched off or on.
+    pub fn end_round(&mut self) {
+        if !self.enabled || self.verify.measured(0).samples() == 0 {
+            self.drafters.iter_mut().for_each(|d| d.judged = false);
+            return;
+        }
+        let plain = self.plain_value();
+        for index in 0..self.drafters.len() {
+            if !std::mem::take(&mut self.drafters[index].judged) {
+                continue;
+            }
+            self.drafters[index].trials = self.drafters[index].trials.saturating_add(1);
+            let value = self.best(index, LENGTHS - 1).value;
+            let d = &mut self.drafters[index];
+            let pays = value >= plain * if d.off.is_none() { STAY_MARGIN } else { RETURN_MARGIN };
+            match (pays, d.off) {
+                (true, _) => (d.off, d.next_probe) = (None, FIRST_PROBE),
+                (false, None) if d.trials < TRIALS => {}
+                (false, None) => d.off = Some(0),
+                (false, Some(_)) => {
+                    d.off = Some(0);
+                    d.next_probe = (d.next_probe * 2).min(LAST_PROBE);
+                }
+            }
+        }
+    }
+
+    /// Seconds of a verification of `drafts` drafted tokens, if that was measured.
+    pub fn verify_seconds(&self, drafts: usize) -> Option<f64> {
+        self.verify.measured(drafts).known()
+    }
+}
+
+#[cfg(test)]
+mod tests;

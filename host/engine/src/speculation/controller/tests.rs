@@ -1,0 +1,252 @@
+//! Rounds that are played with made-up drafters.
+
+use super::*;
+
+/// Length of the draft of a round.
+fn drafted(controller: &mut Controller) -> usize {
+    let choice = controller.length(0, 15);
+    if controller.begin_round() && controller.is_ready(0) && controller.pays(0, choice.value) {
+        controller.length(0, 15).length
+    } else {
+        0
+    }
+}
+
+/// Plays rounds with a drafter whose tokens are accepted with probability `accept`; times in units of a plain
+/// step. Returns tokens per plain step, and whether drafting ended switched off.
+fn play(accept: f64, draft_cost: f64, row_cost: f64, rounds: usize) -> (f64, bool) {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(8, false, false);
+    let mut random = 0x2545_F491_4F6C_DD1Du64;
+    let mut uniform = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let (mut tokens, mut time) = (0.0, 0.0);
+    for _ in 0..rounds {
+        let length = drafted(&mut controller);
+        let draft = draft_cost * length as f64;
+        let verify = 1.0 + row_cost * length as f64;
+        let accepted = (0..length).take_while(|_| uniform() < accept).count();
+        time += draft + verify;
+        tokens += 1.0 + accepted as f64;
+        controller.verified(length, verify);
+        if length > 0 {
+            controller.drafted(0, length, length, draft);
+            controller.accepted(0, length, accepted);
+        }
+        controller.end_round();
+    }
+    (tokens / time, controller.is_off())
+}
+
+#[test]
+fn a_good_drafter_is_used_near_its_best_length() {
+    let (gain, off) = play(0.9, 0.2, 0.05, 600);
+    // The best fixed length is 7: 5.70 tokens in 2.75 steps.
+    assert!(!off && gain > 1.9, "{gain}");
+}
+
+/// A text that cannot be guessed says little of the next.
+#[test]
+fn a_bad_text_does_not_spoil_the_next() {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(4, false, false);
+    for text in 0..20 {
+        let is_good = text % 2 == 1;
+        let mut drafts = 0;
+        for _ in 0..60 {
+            let length = drafted(&mut controller);
+            controller.verified(length, 1.0 + 0.1 * length as f64);
+            if length > 0 {
+                drafts += 1;
+                controller.drafted(0, length, length, 0.2 * length as f64);
+                controller.accepted(0, length, if is_good { length } else { 0 });
+            }
+            controller.end_round();
+        }
+        assert!(if is_good { drafts > 40 } else { drafts < 14 }, "text {text}: {drafts} drafts");
+        controller.new_text();
+    }
+}
+
+/// Seeing that long drafts do not pay says nothing of short ones.
+#[test]
+fn a_drafter_whose_short_drafts_alone_pay_is_used() {
+    // Of a draft of 8, 2.2 tokens are accepted for 3.2 plain steps; of one of 2, 1.2 for 1.5.
+    let (gain, off) = play(0.7, 0.15, 0.15, 600);
+    assert!(!off && gain > 1.3, "{gain}");
+}
+
+#[test]
+fn a_useless_drafter_costs_little() {
+    for accept in [0.0, 0.2] {
+        let (gain, off) = play(accept, 0.3, 0.15, 600);
+        assert!(off && gain > 0.97, "{accept}: {gain}");
+    }
+}
+
+#[test]
+fn a_drafter_that_turns_good_is_found_again() {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(4, false, false);
+    let mut round = |good: bool| {
+        let length = drafted(&mut controller);
+        controller.verified(length, 1.0 + 0.1 * length as f64);
+        if length > 0 {
+            controller.drafted(0, length, length, 0.2 * length as f64);
+            controller.accepted(0, length, if good { length } else { 0 });
+        }
+        controller.end_round();
+        controller.is_off()
+    };
+    assert!((0..100).any(|_| round(false)));
+    assert!((0..2000).any(|_| !round(true)));
+}
+
+/// A bad drafter is left alone for longer and longer, whatever another one is worth.
+#[test]
+fn a_bad_drafter_does_not_hide_behind_another() {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(8, true, false);
+    controller.add_drafter(8, false, false);
+    let mut asked = 0;
+    for _ in 0..2000 {
+        let drafting = controller.begin_round();
+        let choice = controller.length(1, 15);
+        // The free one never finds anything.
+        if drafting && controller.is_ready(1) && controller.pays(1, choice.value) {
+            asked += 1;
+            controller.drafted(1, choice.length, choice.length, 0.3 * choice.length as f64);
+            controller.verified(choice.length, 1.0 + 0.1 * choice.length as f64);
+            controller.accepted(1, choice.length, 0);
+        } else {
+            controller.verified(0, 1.0);
+        }
+        controller.end_round();
+    }
+    assert!((2..20).contains(&asked), "{asked}");
+}
+
+/// A drafter that gives less than it is asked for is judged all the same.
+#[test]
+fn a_drafter_that_stops_early_is_judged() {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(8, false, false);
+    let mut drafted = 0;
+    for _ in 0..200 {
+        let choice = controller.length(0, 15);
+        if controller.begin_round() && controller.is_ready(0) && controller.pays(0, choice.value) {
+            drafted += 1;
+            controller.drafted(0, choice.length, 1, 0.5);
+            controller.verified(1, 1.1);
+            controller.accepted(0, 1, 0);
+        } else {
+            controller.verified(0, 1.0);
+        }
+        controller.end_round();
+    }
+    assert!(controller.is_off() && drafted < 20, "{drafted}");
+}
+
+/// A launch that guesses nothing costs time too.
+#[test]
+fn empty_drafts_switch_a_drafter_off() {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(4, false, false);
+    let mut asked = 0;
+    for _ in 0..200 {
+        let choice = controller.length(0, 15);
+        if controller.begin_round() && controller.is_ready(0) && controller.pays(0, choice.value) {
+            asked += 1;
+            controller.gave_nothing(0, choice.length, 0.4);
+        }
+        controller.verified(0, 1.0);
+        controller.end_round();
+    }
+    assert!(asked < 20, "{asked}");
+}
+
+#[test]
+fn a_fixed_length_is_kept() {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(6, false, true);
+    for _ in 0..50 {
+        controller.accepted(0, 6, 0);
+    }
+    assert_eq!(controller.length(0, 15).length, 6);
+    assert_eq!(controller.length(0, 3).length, 3);
+}
+
+/// A few bad drafts are luck in a text whose like went well before, and many are not.
+#[test]
+fn earlier_texts_speak_for_a_drafter() {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(4, false, false);
+    let mut random = 7u32;
+    let mut round = |controller: &mut Controller, accept: u32| {
+        let length = drafted(controller);
+        controller.verified(length, 1.0 + 0.1 * length as f64);
+        if length > 0 {
+            controller.drafted(0, length, length, 0.2 * length as f64);
+            let is_right = |_: &usize| {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                random >> 24 < accept
+            };
+            controller.accepted(0, length, (0..length).take_while(is_right).count());
+        }
+        controller.end_round();
+    };
+    for _ in 0..5 {
+        (0..100).for_each(|_| round(&mut controller, 230));
+        controller.new_text();
+    }
+    (0..5).for_each(|_| round(&mut controller, 0));
+    assert!(!controller.is_off());
+    (0..20).for_each(|_| round(&mut controller, 0));
+    assert!(controller.is_off());
+}
+
+/// Once it is known that a drafter never pays, a new text does not change that.
+#[test]
+fn a_hopeless_drafter_is_not_tried_in_every_text() {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(4, false, false);
+    let mut drafts = 0;
+    for text in 0..50 {
+        controller.new_text();
+        for _ in 0..40 {
+            let length = drafted(&mut controller);
+            controller.verified(length, 1.0 + 0.1 * length as f64);
+            if length > 0 {
+                drafts += u32::from(text >= 5);
+                controller.drafted(0, length, length, 0.5 * length as f64);
+                controller.accepted(0, length, 0);
+            }
+            controller.end_round();
+        }
+    }
+    assert!((1..10).contains(&drafts), "{drafts} drafts in 45 texts");
+}
+
+/// The first drafts of a length find cold caches; what is learned from them must not last.
+#[test]
+fn a_length_that_seemed_slow_is_tried_again() {
+    let mut controller = Controller::new(true, [1.0; LENGTHS]);
+    controller.add_drafter(4, false, false);
+    let mut times = [0u32; LENGTHS];
+    for _ in 0..400 {
+        let length = drafted(&mut controller);
+        times[length] += 1;
+        let cold = if times[length] < 3 { 2.0 } else { 1.0 };
+        controller.verified(length, 1.0 + 0.05 * length as f64);
+        if length > 0 {
+            controller.drafted(0, length, length, cold * (0.3 + 0.02 * length as f64));
+            controller.accepted(0, length, length);
+        }
+        controller.end_round();
+    }
+    assert!(times[4] > 250, "{times:?}");
+}
