@@ -163,6 +163,12 @@ pub fn declare_table(b: &mut Builder, context: &ContextShape, rows: u32) -> Valu
     table
 }
 
+/// Declares the block tables of the strategy's ring, i32\[slots, blocks\], which the host fills once.
+pub fn declare_ring_table(b: &mut Builder, context: &ContextShape) -> ValueId {
+    let dims = [context.sequences, context.blocks_per_sequence];
+    b.state(name::RING_BLOCKS, StateKind::Table, DType::I32, &dims)
+}
+
 impl StepInputs {
     /// Declares the inputs of a target's graph of at most `rows` rows, and the node that brings block tables up to
     /// date.
@@ -292,12 +298,6 @@ impl StepInputs {
     /// Index of the last live row, i32\[1\].
     pub fn last_row(&self, b: &mut Builder) -> ValueId {
         b.parameter(&format!("{}{}", self.prefix, name::LAST_ROW), DType::I32, &[1], None)
-    }
-
-    /// The block tables of the strategy's ring, i32\[slots, blocks\].
-    pub fn ring_table(&self, b: &mut Builder) -> ValueId {
-        let dims = [self.context.sequences, self.context.blocks_per_sequence];
-        b.state(name::RING_BLOCKS, StateKind::Table, DType::I32, &dims)
     }
 
     /// The KV cache of a layer: keys and values, each `[blocks, 256, heads, width]`.

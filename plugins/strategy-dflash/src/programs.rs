@@ -3,8 +3,8 @@
 use crate::model::DraftModel;
 use crate::ring::Ring;
 use paceline_plugin_api::graph::ops::KV_BLOCK;
-use paceline_plugin_api::graph::step::{StepInputs, Tap, name};
-use paceline_plugin_api::graph::{Attribute, Builder, DType, Graph, StateKind, ValueId, fragment};
+use paceline_plugin_api::graph::step::{StepInputs, Tap, declare_ring_table};
+use paceline_plugin_api::graph::{Attribute, Builder, Graph, StateKind, ValueId, fragment};
 use paceline_plugin_api::strategy::{Facts, ProgramId, Session};
 use paceline_plugin_api::{Error, ErrorKind, Result};
 
@@ -81,13 +81,6 @@ impl Programs {
 }
 
 impl GraphBuilder<'_> {
-    /// The ring's block tables, which the host fills once.
-    fn table(&self, b: &mut Builder) -> ValueId {
-        let context = &self.facts.context;
-        let dims = [context.sequences, context.blocks_per_sequence];
-        b.state(name::RING_BLOCKS, StateKind::Table, DType::I32, &dims)
-    }
-
     /// Keys and values of a layer, each `[blocks, 256, KV heads, width]`.
     fn caches(&self, b: &mut Builder, layer: u32) -> [ValueId; 2] {
         let context = &self.facts.context;
@@ -156,7 +149,7 @@ impl GraphBuilder<'_> {
     /// Lets up to `rows` rows enter.
     pub fn fill(&self, rows: u32) -> Graph {
         let mut b = Builder::new();
-        let table = self.table(&mut b);
+        let table = declare_ring_table(&mut b, &self.facts.context);
         let step = StepInputs::group(&mut b, &self.facts.context, table, 0, rows);
         self.enter(&mut b, &step);
         b.finish()
@@ -166,7 +159,7 @@ impl GraphBuilder<'_> {
     pub fn draft(&self, rows: u32) -> Result<Graph> {
         let (model, facts) = (self.model, self.facts);
         let mut b = Builder::new();
-        let table = self.table(&mut b);
+        let table = declare_ring_table(&mut b, &self.facts.context);
         let head = StepInputs::group(&mut b, &facts.context, table, 0, rows);
         let block = StepInputs::group(&mut b, &facts.context, table, 1, self.block);
         self.enter(&mut b, &head);
