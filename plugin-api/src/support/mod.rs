@@ -5,15 +5,18 @@
 //! - [`Layout`] chooses between plain elements and a packed form for each weight;
 //! - [`place_intermediates`] gives the values of a plan places in its workspace;
 //! - [`ParameterCheck`] finds what a launch cannot use as an index before kernels do;
-//! - [`Numerics`] makes the ids by which the host knows that two nodes give the same bits.
+//! - [`Numerics`] makes the ids by which the host knows that two nodes give the same bits;
+//! - [`DeviceCounters`] counts what a device does.
 
 mod checks;
+mod counters;
 mod layout;
 mod numerics;
 mod timeline;
 mod workspace;
 
 pub use checks::{Live, ParameterBlock, ParameterCheck};
+pub use counters::DeviceCounters;
 pub use layout::{Layout, WeightFormats};
 pub use numerics::Numerics;
 pub use timeline::Timeline;

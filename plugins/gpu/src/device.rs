@@ -18,6 +18,7 @@ use paceline_kernels::images::Image;
 use paceline_plugin_api::backend::{
     ArenaClass, Captures, Counters, Device, Load, MemoryInfo, PeerRoute, Point, Span, WeightImport,
 };
+use paceline_plugin_api::support::DeviceCounters;
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,14 +51,7 @@ pub(crate) struct Shared {
     constants: Mutex<HashMap<Vec<u8>, Address>>,
     pub profile: crate::executable::Profile,
     lost: OnceLock<Error>,
-    launches: AtomicU64,
-    waits: AtomicU64,
-    uploads: AtomicU64,
-    upload_bytes: AtomicU64,
-    downloads: AtomicU64,
-    download_bytes: AtomicU64,
-    quantized_rows: AtomicU64,
-    arena_bytes: AtomicU64,
+    pub counters: DeviceCounters,
     captures: AtomicU64,
     replays: AtomicU64,
 }
@@ -110,14 +104,7 @@ impl GpuDevice {
             constants: Mutex::default(),
             profile: Default::default(),
             lost: OnceLock::new(),
-            launches: AtomicU64::new(0),
-            waits: AtomicU64::new(0),
-            uploads: AtomicU64::new(0),
-            upload_bytes: AtomicU64::new(0),
-            downloads: AtomicU64::new(0),
-            download_bytes: AtomicU64::new(0),
-            quantized_rows: AtomicU64::new(0),
-            arena_bytes: AtomicU64::new(0),
+            counters: DeviceCounters::default(),
             captures: AtomicU64::new(0),
             replays: AtomicU64::new(0),
         };
@@ -369,41 +356,12 @@ impl Shared {
         Ok(address)
     }
 
-    pub fn count_wait(&self) {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn count_launch(&self) {
-        self.launches.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub fn count_capture(&self) {
         self.captures.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn count_replay(&self) {
         self.replays.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn count_upload(&self, bytes: u64) {
-        self.uploads.fetch_add(1, Ordering::Relaxed);
-        self.upload_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub fn count_download(&self, bytes: u64) {
-        self.downloads.fetch_add(1, Ordering::Relaxed);
-        self.download_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub fn count_quantized(&self, rows: u64) {
-        self.quantized_rows.fetch_add(rows, Ordering::Relaxed);
-    }
-
-    pub fn count_arena(&self, bytes: u64, is_new: bool) {
-        match is_new {
-            true => self.arena_bytes.fetch_add(bytes, Ordering::Relaxed),
-            false => self.arena_bytes.fetch_sub(bytes, Ordering::Relaxed),
-        };
     }
 }
 
@@ -421,19 +379,7 @@ impl Device for GpuDevice {
     }
 
     fn counters(&self) -> Counters {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let shared = &self.shared;
-        Counters {
-            size: size_of::<Counters>(),
-            launches: get(&shared.launches),
-            waits: get(&shared.waits),
-            uploads: get(&shared.uploads),
-            upload_bytes: get(&shared.upload_bytes),
-            downloads: get(&shared.downloads),
-            download_bytes: get(&shared.download_bytes),
-            quantized_rows: get(&shared.quantized_rows),
-            arena_bytes: get(&shared.arena_bytes),
-        }
+        self.shared.counters.read()
     }
 
     fn create_arena(&self, class: ArenaClass, bytes: u64) -> Result<GpuArena> {

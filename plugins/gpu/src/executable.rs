@@ -205,14 +205,14 @@ impl Executable for GpuExecutable {
         }
         let work = Work::Run { bound: Arc::clone(bound), slot };
         shared.submit(Launch { work, waits: points(shared, waits), signals: points(shared, signals) })?;
-        shared.count_launch();
-        shared.count_quantized(quantized);
+        shared.counters.launch();
+        shared.counters.quantized(quantized);
         let (up, down) = (bound.program.parameter_bytes, bound.program.result_bytes);
         if up > 0 {
-            shared.count_upload(up);
+            shared.counters.upload(up);
         }
         if down > 0 {
-            shared.count_download(down);
+            shared.counters.download(down);
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ impl Staging {
                 .and_then(|()| self.driver.record(self.events[turn], self.stream))
                 .map_err(failed)?;
             used[turn] = true;
-            shared.count_upload(length as u64);
+            shared.counters.upload(length as u64);
             at += length as u64;
         }
         self.driver.synchronize(self.stream).map_err(failed)
@@ -131,7 +131,7 @@ impl Staging {
                 .map_err(failed)?;
             // SAFETY: as above.
             piece.copy_from_slice(unsafe { std::slice::from_raw_parts(self.buffers[0], piece.len()) });
-            shared.count_download(piece.len() as u64);
+            shared.counters.download(piece.len() as u64);
             at += piece.len() as u64;
         }
         Ok(())

@@ -44,7 +44,7 @@ impl GpuArena {
             _ => Place::Device(driver.allocate(size).map_err(|e| device.error(&e, &what))?),
         };
         let arena = Self { place, bytes: size, device: Arc::clone(device) };
-        device.count_arena(size, true);
+        device.counters.arena_made(size);
         if let Place::Device(address) = place {
             // States begin as zeros, as in memory that the system gives out.
             device.clear(address, size, &what)?;
@@ -60,7 +60,7 @@ impl GpuArena {
 
 impl Drop for GpuArena {
     fn drop(&mut self) {
-        self.device.count_arena(self.bytes, false);
+        self.device.counters.arena_freed(self.bytes);
         // Without a context nothing can be freed, and the driver does it when the process ends.
         if self.device.bind().is_err() {
             return;

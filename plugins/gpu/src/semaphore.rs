@@ -84,7 +84,7 @@ impl Semaphore for GpuSemaphore {
         if self.timeline.done.is_reached(value) {
             return Ok(());
         }
-        self.device.count_wait();
+        self.device.counters.wait();
         let start = Instant::now();
         let limit = Duration::from_nanos(timeout_ns);
         loop {

@@ -8,6 +8,7 @@ use paceline_plugin_api::backend::{
     ArenaClass, Counters, Device, Load, MemoryInfo, Plan, Point, Semaphore, WeightImport,
 };
 use paceline_plugin_api::settings::Settings;
+use paceline_plugin_api::support::DeviceCounters;
 use paceline_plugin_api::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +24,7 @@ pub(super) struct Shared {
     total: u64,
     fault: Option<Fault>,
     arena_bytes: AtomicU64,
-    launches: AtomicU64,
-    waits: AtomicU64,
-    uploads: AtomicU64,
-    upload_bytes: AtomicU64,
-    downloads: AtomicU64,
-    download_bytes: AtomicU64,
+    pub counters: DeviceCounters,
 }
 
 impl Shared {
@@ -61,24 +57,10 @@ impl Shared {
         }
     }
 
-    pub fn count_wait(&self) {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub fn count_launch(&self) {
         if !self.has(Fault::CountsNoLaunches) {
-            self.launches.fetch_add(1, Ordering::Relaxed);
+            self.counters.launch();
         }
-    }
-
-    pub fn count_upload(&self, bytes: usize) {
-        self.uploads.fetch_add(1, Ordering::Relaxed);
-        self.upload_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    pub fn count_download(&self, bytes: usize) {
-        self.downloads.fetch_add(1, Ordering::Relaxed);
-        self.download_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -93,17 +75,11 @@ impl ReferenceDevice {
         let (queue, jobs) = channel::<Job>();
         // The thread ends when the device and its executables, which hold the other end, are gone.
         std::thread::spawn(move || jobs.into_iter().for_each(Job::run));
-        let zero = || AtomicU64::new(0);
         let shared = Shared {
             total: memory_total(settings),
             fault,
-            arena_bytes: zero(),
-            launches: zero(),
-            waits: zero(),
-            uploads: zero(),
-            upload_bytes: zero(),
-            downloads: zero(),
-            download_bytes: zero(),
+            arena_bytes: AtomicU64::new(0),
+            counters: DeviceCounters::default(),
         };
         Self { shared: Arc::new(shared), queue }
     }
@@ -122,19 +98,9 @@ impl Device for ReferenceDevice {
     }
 
     fn counters(&self) -> Counters {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let shared = &self.shared;
-        Counters {
-            size: size_of::<Counters>(),
-            launches: get(&shared.launches),
-            waits: get(&shared.waits),
-            uploads: get(&shared.uploads),
-            upload_bytes: get(&shared.upload_bytes),
-            downloads: get(&shared.downloads),
-            download_bytes: get(&shared.download_bytes),
-            quantized_rows: 0,
-            arena_bytes: get(&shared.arena_bytes),
-        }
+        // Arenas are counted where they are reserved, since there the limit is kept.
+        let arena_bytes = self.shared.arena_bytes.load(Ordering::Relaxed);
+        Counters { arena_bytes, ..self.shared.counters.read() }
     }
 
     fn create_arena(&self, class: ArenaClass, bytes: u64) -> Result<ReferenceArena> {
@@ -157,7 +123,7 @@ impl Device for ReferenceDevice {
             }
             let place = Place::new(&import.target, &what, import.source.len() as u64, ALIGNMENT, false)?;
             place.write(0, import.source);
-            self.shared.count_upload(import.source.len());
+            self.shared.counters.upload(import.source.len() as u64);
         }
         signal.semaphore.signal(signal.value);
         Ok(())

@@ -74,7 +74,7 @@ impl Bound {
             fault.change_results(self.program.graph(), parameters, launch, &mut results);
         }
         self.results.write(slot * self.result_stride, &results);
-        self.shared.count_download(results.len());
+        self.shared.counters.download(results.len() as u64);
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Executable for ReferenceExecutable {
             parameters = fault.change_parameters(graph, parameters);
         }
         bound.shared.count_launch();
-        bound.shared.count_upload(length);
+        bound.shared.counters.upload(length as u64);
         let job =
             Job { bound: Arc::clone(bound), slot, parameters, waits: hold(waits), signals: hold(signals) };
         self.queue

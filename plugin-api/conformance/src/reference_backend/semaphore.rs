@@ -28,7 +28,7 @@ impl Semaphore for ReferenceSemaphore {
         if let Some(Ok(())) = self.timeline.outcome(value) {
             return Ok(());
         }
-        self.device.count_wait();
+        self.device.counters.wait();
         self.timeline.wait(value, timeout_ns)
     }
 
