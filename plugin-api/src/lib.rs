@@ -6,6 +6,8 @@
 //!
 //! - [`graph`] is what crosses: the steps of a model as data, with the operations that exist;
 //! - [`backend`] are the traits of a backend, and the data types that they speak;
+//! - [`support`] has parts that most backends need: timelines, layouts of weights, places in a workspace,
+//!   checks of parameters;
 //! - [`strategy`] are the traits of drafters and rollback strategies;
 //! - [`settings`] declares what a user may set;
 //! - [`mod@weight_types`] are types of weights that only the plugin knows;
@@ -27,6 +29,7 @@ pub mod log;
 pub mod settings;
 mod shim;
 pub mod strategy;
+pub mod support;
 pub mod weight_types;
 
 pub use error::{Error, ErrorKind, Result};

@@ -57,11 +57,6 @@ impl TextStream {
         }
         TextDelta { text: &self.delta, stop: self.stops.matched() }
     }
-
-    /// Whether a stop string has ended the text.
-    pub fn is_stopped(&self) -> bool {
-        self.stops.matched().is_some()
-    }
 }
 
 #[cfg(test)]

@@ -252,11 +252,6 @@ impl Tokenizer {
     pub fn adds_space_prefix(&self) -> bool {
         self.engine.adds_space_prefix()
     }
-
-    /// Whether the file wants texts to begin with [`bos`](Tokenizer::bos).
-    pub fn adds_bos(&self) -> bool {
-        self.add_bos
-    }
 }
 
 impl fmt::Debug for Tokenizer {

@@ -7,7 +7,7 @@
 
 use super::elementwise::activation;
 use super::fused::{GluQuantize, ItemsNormQuantize, JoinQuantize, NormQuantize};
-use super::linear::{LINEAR_THREADS, Linear, NARROW_ROWS};
+use super::linear::{LINEAR_THREADS, Linear, NARROW_ROWS, entries};
 use super::{Field, Launch, Parameters};
 use crate::layout::WeightKind;
 
@@ -129,33 +129,17 @@ impl Maker {
     }
 }
 
-macro_rules! entries {
-    ($($kind:ident $name:literal)*) => {
-        fn entry(kind: Option<WeightKind>, rows: u32) -> &'static str {
-            match (kind, rows) {
-                $(
-                    (Some(WeightKind::$kind), 0..=1) => concat!("linear_", $name, "_r1_led"),
-                    (Some(WeightKind::$kind), 2..=8) => concat!("linear_", $name, "_r8_led"),
-                    (Some(WeightKind::$kind), _) => concat!("linear_", $name, "_r16_led"),
-                )*
-                // No device has it.
-                _ => "linear_led",
-            }
-        }
+fn entry(kind: Option<WeightKind>, rows: u32) -> &'static str {
+    let Some(kind) = kind.filter(|kind| kind.is_quantized()) else {
+        // No device has it.
+        return "linear_led";
     };
-}
-
-entries! {
-    Q8_0 "q8_0"
-    Q4_0 "q4_0"
-    Q4_1 "q4_1"
-    Q5_0 "q5_0"
-    Q5_1 "q5_1"
-    Q4K "q4_k"
-    Q5K "q5_k"
-    Q6K "q6_k"
-    Iq4Nl "iq4_nl"
-    Mxfp4 "mxfp4"
+    let [rows_1, rows_8, rows_16] = entries(kind).led;
+    match rows {
+        0..=1 => rows_1,
+        2..=8 => rows_8,
+        _ => rows_16,
+    }
 }
 
 launches! {

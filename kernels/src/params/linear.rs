@@ -204,22 +204,29 @@ fn linear(p: &Linear) -> Launch {
 }
 
 /// Names of the kernels of a kind.
-struct Entries {
+pub(super) struct Entries {
     rows_1: &'static str,
     rows_8: &'static str,
     rows_16: &'static str,
     wide: &'static str,
+    /// Those of 1, 8 and 16 rows that make their rows themselves; float kinds have none.
+    pub led: [&'static str; 3],
 }
 
 macro_rules! entries {
     ($($kind:ident $name:literal)*) => {
-        fn entries(kind: WeightKind) -> Entries {
+        pub(super) fn entries(kind: WeightKind) -> Entries {
             match kind {
                 $(WeightKind::$kind => Entries {
                     rows_1: concat!("linear_", $name, "_r1"),
                     rows_8: concat!("linear_", $name, "_r8"),
                     rows_16: concat!("linear_", $name, "_r16"),
                     wide: concat!("linear_", $name, "_wide"),
+                    led: [
+                        concat!("linear_", $name, "_r1_led"),
+                        concat!("linear_", $name, "_r8_led"),
+                        concat!("linear_", $name, "_r16_led"),
+                    ],
                 },)*
             }
         }

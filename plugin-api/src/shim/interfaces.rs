@@ -1,6 +1,7 @@
 //! The optional interfaces of a backend: copies between devices, and captured steps.
 
-use super::{Dev, Exe, Handle, Instance, Table, slice, write};
+use super::arguments::{slice, write};
+use super::{Dev, Exe, Handle, Instance, Table};
 use crate::abi::{self, CaptureInfo, GraphCaptureTable, PeerCopyArgs, PeerCopyTable, Status, Str};
 use crate::backend::{Backend, Captures, Device, Executable, PeerRoute};
 use crate::error::{Error, ErrorKind, guard, read_argument, write_sized};

@@ -4,10 +4,12 @@
 //! Handles are boxes of [`Handle`]; the C side sees opaque pointers. A panic inside a call poisons the handle that
 //! it was made on: every later call on it answers `POISONED`.
 
+mod arguments;
 mod handle;
 mod interfaces;
 mod strategy;
 
+use arguments::{leak, slice, utf8, weight_use, write};
 use handle::Handle;
 pub use interfaces::{graph_capture_table, peer_copy_table};
 pub(crate) use strategy::tensor_to_c;
@@ -15,11 +17,11 @@ pub use strategy::{DrafterInstance, RollbackInstance, drafter_table, rollback_ta
 
 use crate::abi::{self, BackendTable, Bytes, Status, Str, code};
 use crate::backend::{
-    Arena, ArenaClass, Backend, Device, Executable, Load, NodePlan, Plan, Point, Semaphore, Span, Uses,
-    WeightImport, WeightUse,
+    Arena, ArenaClass, Backend, Device, Executable, Load, NodePlan, Plan, Point, Semaphore, Span,
+    WeightImport,
 };
 use crate::error::{Error, ErrorKind, Result, guard, read_argument, write_sized};
-use crate::graph::{DType, Graph, Shape};
+use crate::graph::Graph;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -29,51 +31,6 @@ pub trait Instance: 'static {
     type Backend: Backend;
     /// The instance, made on first use.
     fn get() -> &'static Self::Backend;
-}
-
-/// # Safety
-/// `pointer` must be null, with `count` 0, or point to `count` values.
-unsafe fn slice<'a, T>(pointer: *const T, count: usize) -> Result<&'a [T]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if pointer.is_null() || !pointer.is_aligned() {
-        return Err(Error::invalid("an array pointer is null or not aligned"));
-    }
-    // SAFETY: by the contract of this function.
-    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
-}
-
-/// # Safety
-/// `out` must be null or writable.
-unsafe fn write<T>(out: *mut T, value: T) -> Result<()> {
-    if out.is_null() {
-        return Err(Error::invalid("a place for a result is null"));
-    }
-    // SAFETY: by the contract of this function.
-    unsafe { out.write(value) };
-    Ok(())
-}
-
-/// # Safety
-/// `text` must be readable.
-unsafe fn utf8<'a>(text: Str) -> Result<&'a str> {
-    // SAFETY: by the contract of this function.
-    std::str::from_utf8(unsafe { text.bytes() }).map_err(|_| Error::invalid("a string is not UTF-8"))
-}
-
-/// # Safety
-/// The strings of `weight` must be readable.
-unsafe fn weight_use(weight: &abi::WeightUse) -> Result<WeightUse> {
-    let dims = weight.dims.get(..weight.rank as usize).and_then(Shape::new);
-    Ok(WeightUse {
-        // SAFETY: by the contract of this function.
-        name: unsafe { utf8(weight.name)? }.to_owned(),
-        dtype: DType(weight.dtype),
-        shape: dims.ok_or_else(|| Error::invalid("a weight has more than 4 dimensions"))?,
-        uses: Uses(weight.uses),
-        group: weight.group,
-    })
 }
 
 /// Room for the points of one launch without allocating.
@@ -97,11 +54,6 @@ struct Planned<P> {
     plan: P,
     weights: usize,
     states: usize,
-}
-
-/// Texts of device descriptions live as long as the process: a description is asked for a few times at start.
-fn leak(text: String) -> Str {
-    Str::new(Box::leak(text.into_boxed_str()))
 }
 
 impl<I: Instance> Table<I> {

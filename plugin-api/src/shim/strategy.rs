@@ -1,7 +1,7 @@
 //! From the traits of [`crate::strategy`] to the C tables.
 
+use super::arguments::{slice, utf8, write};
 use super::handle::Handle;
-use super::{slice, utf8, write};
 use crate::abi::{self, Bytes, DrafterTable, RollbackTable, SessionTable, Status, Str, code, source};
 use crate::abi_function;
 use crate::error::{Error, ErrorKind, Result, guard, read_argument, write_sized};

@@ -2,7 +2,7 @@
 
 use crate::capabilities::{Capabilities, DeviceSettings, processors};
 use crate::device::{CpuDevice, system_memory};
-use crate::layout;
+use crate::layout::Layout;
 use crate::level::Level;
 use crate::program::{CpuPlan, lower};
 use paceline_plugin_api::backend::{Backend, DeviceInfo, DeviceKind, WeightLayout, WeightUse};
@@ -30,7 +30,7 @@ impl Backend for CpuBackend {
 
     fn layout_weights(&self, capabilities: &str, weights: &[WeightUse]) -> Result<Vec<WeightLayout>> {
         Capabilities::parse(capabilities)?;
-        weights.iter().map(layout::choose).collect()
+        weights.iter().map(Layout::choose).collect()
     }
 
     fn plan(&self, graph: Graph, capabilities: &str, layouts: &[WeightLayout]) -> Result<CpuPlan> {

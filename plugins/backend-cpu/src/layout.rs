@@ -1,54 +1,38 @@
 //! Layouts of weights: plain f32 elements, or packed panels for products and gathers.
 
 use crate::weights::{PANEL_ROWS, WeightType, pack, packed_bytes, panel_count};
-use paceline_plugin_api::backend::{Uses, WeightLayout, WeightUse};
-use paceline_plugin_api::graph::{DType, Shape};
+use paceline_plugin_api::backend::WeightUse;
+use paceline_plugin_api::graph::Shape;
+use paceline_plugin_api::support::{self, WeightFormats};
 use paceline_plugin_api::{Error, Result};
 
 /// Weights begin at multiples of a cache line.
 pub(crate) const ALIGNMENT: u64 = 64;
 
-const ELEMENTS: u64 = 1;
-/// Packed layouts are this plus the GGUF id of their type.
-const PACKED: u64 = 0x100;
+/// The types of weights with kernels here: panels of 16 rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Panels;
 
 /// How a weight lies in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// f32 or i32, row-major.
-    Elements,
-    /// Panels of 16 rows.
-    Packed(WeightType),
-}
+pub(crate) type Layout = support::Layout<Panels>;
 
-impl Layout {
-    pub fn from_id(id: u64) -> Option<Layout> {
-        match id {
-            ELEMENTS => Some(Layout::Elements),
-            _ => {
-                let id = u32::try_from(id.checked_sub(PACKED)?).ok()?;
-                WeightType::from_gguf_id(id).map(Layout::Packed)
-            }
-        }
+impl WeightFormats for Panels {
+    type Kind = WeightType;
+    const BACKEND: &str = "the CPU backend";
+    const ALIGNMENT: u64 = ALIGNMENT;
+
+    fn from_gguf_id(id: u32) -> Option<WeightType> {
+        WeightType::from_gguf_id(id)
     }
 
-    fn id(self) -> u64 {
-        match self {
-            Layout::Elements => ELEMENTS,
-            Layout::Packed(kind) => PACKED + u64::from(kind.gguf_id()),
-        }
+    fn gguf_id(kind: WeightType) -> u32 {
+        kind.gguf_id()
     }
 
-    /// Bytes of a weight of this shape.
-    fn bytes(self, shape: &Shape) -> Result<u64> {
-        match self {
-            Layout::Elements => DType::F32.bytes(shape).ok_or_else(|| Error::invalid("the shape overflows")),
-            Layout::Packed(kind) => {
-                let (rows, columns) = matrix(shape)?;
-                let bytes = packed_bytes(kind, rows, columns).map_err(|e| Error::invalid(e.to_string()))?;
-                Ok(bytes as u64)
-            }
-        }
+    fn packed_bytes(kind: WeightType, shape: &Shape) -> Result<u64> {
+        let (rows, columns) = matrix(shape)?;
+        let bytes = packed_bytes(kind, rows, columns).map_err(|e| Error::invalid(e.to_string()))?;
+        Ok(bytes as u64)
     }
 }
 
@@ -64,29 +48,6 @@ pub(crate) fn matrix(shape: &Shape) -> Result<(usize, usize)> {
         ))),
         _ => Err(Error::invalid(format!("a weight of shape {shape} is not a matrix"))),
     }
-}
-
-/// Chooses the layout of one weight.
-///
-/// # Errors
-/// A type or a combination of uses that has no kernel here, by the weight's name.
-pub(crate) fn choose(weight: &WeightUse) -> Result<WeightLayout> {
-    let named =
-        |what: &str| Error::unsupported(format!("weight `{}` of type {}: {what}", weight.name, weight.dtype));
-    let elements = weight.uses.contains(Uses::ELEMENTS);
-    let packed = weight.uses.0 & (Uses::GATHER.union(Uses::PRODUCT)).0 != 0;
-    let layout = match (elements, packed) {
-        // Tables of indices are as wide.
-        (true, false) if [DType::F32, DType::I32].contains(&weight.dtype) => Layout::Elements,
-        (true, false) => return Err(named("elements must be f32 or i32")),
-        (false, true) => Layout::Packed(
-            WeightType::from_gguf_id(weight.dtype.0)
-                .ok_or_else(|| named("the CPU backend has no kernels for this type"))?,
-        ),
-        _ => return Err(named("it is used both by elements and in products, or not at all")),
-    };
-    let bytes = layout.bytes(&weight.shape).map_err(|e| named(&e.message))?;
-    Ok(WeightLayout { layout: layout.id(), bytes, alignment: ALIGNMENT })
 }
 
 /// Writes canonical bytes into the chosen layout.

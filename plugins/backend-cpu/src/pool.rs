@@ -8,8 +8,8 @@
 //! `phase` holds a serial number, which only grows, over all jobs, and the count of chunks. A small phase is not opened
 //! at all: whoever finished the one before runs it, since telling the others would take longer.
 
-use crate::semaphore::Timeline;
 use crate::shares::Shares;
+use paceline_plugin_api::support::Timeline;
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -429,7 +429,7 @@ fn conclude(launch: &Launch, outcome: &Result<()>) {
         match outcome {
             Ok(()) => timeline.signal(*value),
             // The value stays as it was: whoever waits for it, now or later, gets the failure.
-            Err(error) => timeline.fail(error.clone()),
+            Err(error) => timeline.fail(0, error),
         }
     }
 }

@@ -2,65 +2,13 @@
 
 use crate::pool::Pool;
 use paceline_plugin_api::backend::Semaphore;
+use paceline_plugin_api::support::Timeline;
 use paceline_plugin_api::{Error, ErrorKind, Result};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest sleep before a waiter looks for work again: launches may wait for semaphores of other devices.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
-
-/// The state of a semaphore, shared with the launches that refer to it.
-#[derive(Default)]
-pub(crate) struct Timeline {
-    value: AtomicU64,
-    failed: AtomicBool,
-    failure: Mutex<Option<Error>>,
-    changed: Condvar,
-}
-
-impl Timeline {
-    /// True when the value is reached.
-    pub fn is_reached(&self, value: u64) -> bool {
-        self.value.load(Ordering::Acquire) >= value
-    }
-
-    pub fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
-    }
-
-    /// Moves the value forward; a timeline never goes back.
-    pub fn signal(&self, value: u64) {
-        self.value.fetch_max(value, Ordering::AcqRel);
-        self.wake();
-    }
-
-    /// Makes every wait from now on fail.
-    pub fn fail(&self, error: Error) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(error);
-        self.failed.store(true, Ordering::Release);
-        drop(failure);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        // Taken so that a waiter between its check and its sleep is not missed.
-        drop(self.failure.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
-    }
-
-    pub fn failure(&self) -> Option<Error> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn sleep(&self, value: u64, longest: Duration) {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        if failure.is_none() && !self.is_reached(value) {
-            drop(self.changed.wait_timeout(failure, longest));
-        }
-    }
-}
 
 /// A timeline semaphore of the CPU device. Waiting makes the caller a worker.
 pub struct CpuSemaphore {
@@ -70,9 +18,7 @@ pub struct CpuSemaphore {
 
 impl CpuSemaphore {
     pub(crate) fn new(pool: Arc<Pool>, initial: u64) -> Self {
-        let timeline = Arc::new(Timeline::default());
-        timeline.signal(initial);
-        Self { timeline, pool }
+        Self { timeline: Arc::new(Timeline::new(initial)), pool }
     }
 }
 
@@ -88,9 +34,7 @@ impl Semaphore for CpuSemaphore {
             if self.timeline.is_reached(value) {
                 return Ok(());
             }
-            if self.timeline.has_failed()
-                && let Some(failure) = self.timeline.failure()
-            {
+            if let Some(failure) = self.timeline.failure() {
                 return Err(failure);
             }
             let elapsed = start.elapsed();
@@ -104,7 +48,7 @@ impl Semaphore for CpuSemaphore {
     }
 
     fn value(&self) -> u64 {
-        self.timeline.value.load(Ordering::Acquire)
+        self.timeline.value()
     }
 
     fn signal(&self, value: u64) {

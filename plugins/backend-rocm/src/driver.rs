@@ -254,11 +254,6 @@ impl Driver for HipDriver {
         Ok(KernelHandle(kernel as usize))
     }
 
-    /// Nothing has to be allowed: a kernel that asks for more than there is is refused when it is launched.
-    fn allow_shared(&self, _: KernelHandle, _: u32) -> DriverResult<()> {
-        Ok(())
-    }
-
     unsafe fn launch(
         &self,
         kernel: KernelHandle,

@@ -35,11 +35,6 @@ impl SimBackend {
         Self::of(inventory::of_environment().map(of_kind))
     }
 
-    /// These devices.
-    pub fn with_devices(devices: Vec<Profile>) -> Self {
-        Self::of(Ok(devices))
-    }
-
     fn of(devices: Result<Vec<Profile>>) -> Self {
         let with_pool = |profile: Profile| {
             let pool = Arc::new(Pool::new(profile.memory));

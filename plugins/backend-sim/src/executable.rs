@@ -7,11 +7,12 @@
 use crate::device::Shared;
 use crate::live::{Alive, Object};
 use crate::memory::SimArena;
-use crate::semaphore::{SimSemaphore, Timeline};
+use crate::semaphore::SimSemaphore;
 use paceline_conformance::reference_backend::{ReferenceExecutable, ReferenceSemaphore};
 use paceline_plugin_api::backend::{Arena, Device, Executable, Load, Point, Semaphore};
 use paceline_plugin_api::error::catch;
 use paceline_plugin_api::graph::{DType, Graph, Node};
+use paceline_plugin_api::support::Timeline;
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

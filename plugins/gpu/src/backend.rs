@@ -3,7 +3,7 @@
 use crate::capabilities::{Capabilities, DeviceSettings};
 use crate::device::GpuDevice;
 use crate::driver::{DeviceFacts, Driver, DriverError};
-use crate::layout;
+use crate::layout::Layout;
 use crate::platform::{NoDriver, Platform};
 use crate::program::{GpuPlan, Target, lower};
 use paceline_plugin_api::backend::{Backend, DeviceInfo, DeviceKind, PeerRoute, WeightLayout, WeightUse};
@@ -85,7 +85,7 @@ impl Backend for GpuBackend {
 
     fn layout_weights(&self, capabilities: &str, weights: &[WeightUse]) -> Result<Vec<WeightLayout>> {
         self.parse(capabilities)?;
-        weights.iter().map(layout::choose).collect()
+        weights.iter().map(Layout::choose).collect()
     }
 
     fn plan(&self, graph: Graph, capabilities: &str, layouts: &[WeightLayout]) -> Result<GpuPlan> {

@@ -448,7 +448,6 @@ impl Device for GpuDevice {
     ) -> Result<()> {
         import(&self.shared, imports)?;
         signal.semaphore.timeline.signal(signal.value);
-        signal.semaphore.timeline.promise(signal.value);
         Ok(())
     }
 

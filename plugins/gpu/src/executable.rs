@@ -6,10 +6,10 @@ use crate::driver::{
 };
 use crate::memory::Region;
 use crate::program::Program;
-use crate::program::checks::Block;
 use crate::queue::{Launch, Work};
 use crate::semaphore::{GpuSemaphore, check_points, points};
 use paceline_plugin_api::backend::{Captures, Executable, Point};
+use paceline_plugin_api::support::ParameterBlock;
 use paceline_plugin_api::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,12 +136,12 @@ impl Bound {
     }
 
     /// The parameter block of a slot.
-    fn parameters(&self, slot: u32) -> Block<'_> {
+    fn parameters(&self, slot: u32) -> ParameterBlock<'_> {
         let start = self.blocks.parameters.wrapping_add(slot as usize * self.blocks.parameter_stride);
         let count = self.program.parameter_bytes as usize / 4;
         // SAFETY: the shim checked that every slot has a whole block, and binding that it is aligned; the host does not
         // write a slot that it launches.
-        Block(unsafe { std::slice::from_raw_parts(start.cast::<i32>(), count) })
+        ParameterBlock(unsafe { std::slice::from_raw_parts(start.cast::<i32>(), count) })
     }
 }
 

@@ -1,51 +1,34 @@
 //! Layouts of weights: plain elements, or packed for products and gathers.
 
 use paceline_kernels::layout::{self, WeightKind, packed_bytes};
-use paceline_plugin_api::backend::{Uses, WeightLayout, WeightUse};
-use paceline_plugin_api::graph::{DType, Shape};
+use paceline_plugin_api::graph::Shape;
+use paceline_plugin_api::support::{self, WeightFormats};
 use paceline_plugin_api::{Error, Result};
 
-const ELEMENTS: u64 = 1;
-/// Packed layouts are this plus the GGUF id of their type.
-const PACKED: u64 = 0x100;
+/// The types of weights with kernels for GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Panels;
 
 /// How a weight lies in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// f32 or i32, row-major.
-    Elements,
-    /// As the products read it.
-    Packed(WeightKind),
-}
+pub(crate) type Layout = support::Layout<Panels>;
 
-impl Layout {
-    pub fn from_id(id: u64) -> Option<Layout> {
-        match id {
-            ELEMENTS => Some(Layout::Elements),
-            _ => {
-                let id = u32::try_from(id.checked_sub(PACKED)?).ok()?;
-                WeightKind::from_gguf_id(id).map(Layout::Packed)
-            }
-        }
+impl WeightFormats for Panels {
+    type Kind = WeightKind;
+    const BACKEND: &str = "this backend";
+    const ALIGNMENT: u64 = layout::ALIGNMENT as u64;
+
+    fn from_gguf_id(id: u32) -> Option<WeightKind> {
+        WeightKind::from_gguf_id(id)
     }
 
-    fn id(self) -> u64 {
-        match self {
-            Layout::Elements => ELEMENTS,
-            Layout::Packed(kind) => PACKED + u64::from(kind.gguf_id()),
-        }
+    fn gguf_id(kind: WeightKind) -> u32 {
+        kind.gguf_id()
     }
 
-    /// Bytes of a weight of this shape.
-    pub fn bytes(self, shape: &Shape) -> Result<u64> {
-        match self {
-            Layout::Elements => DType::F32.bytes(shape).ok_or_else(|| Error::invalid("the shape overflows")),
-            Layout::Packed(kind) => {
-                let (rows, columns) = matrix(shape)?;
-                let bytes = packed_bytes(kind, rows, columns).map_err(|e| Error::invalid(e.to_string()))?;
-                Ok(bytes as u64)
-            }
-        }
+    fn packed_bytes(kind: WeightKind, shape: &Shape) -> Result<u64> {
+        let (rows, columns) = matrix(shape)?;
+        let bytes = packed_bytes(kind, rows, columns).map_err(|e| Error::invalid(e.to_string()))?;
+        Ok(bytes as u64)
     }
 }
 
@@ -60,32 +43,11 @@ pub(crate) fn matrix(shape: &Shape) -> Result<(usize, usize)> {
     }
 }
 
-/// Chooses the layout of one weight.
-///
-/// # Errors
-/// A type or a combination of uses that has no kernel here, by the weight's name.
-pub(crate) fn choose(weight: &WeightUse) -> Result<WeightLayout> {
-    let named =
-        |what: &str| Error::unsupported(format!("weight `{}` of type {}: {what}", weight.name, weight.dtype));
-    let elements = weight.uses.contains(Uses::ELEMENTS);
-    let packed = weight.uses.0 & (Uses::GATHER.union(Uses::PRODUCT)).0 != 0;
-    let layout = match (elements, packed) {
-        // Tables of indices are as wide.
-        (true, false) if [DType::F32, DType::I32].contains(&weight.dtype) => Layout::Elements,
-        (true, false) => return Err(named("elements must be f32 or i32")),
-        (false, true) => Layout::Packed(
-            WeightKind::from_gguf_id(weight.dtype.0)
-                .ok_or_else(|| named("this backend has no kernels for this type"))?,
-        ),
-        _ => return Err(named("it is used both by elements and in products, or not at all")),
-    };
-    let bytes = layout.bytes(&weight.shape).map_err(|e| named(&e.message))?;
-    Ok(WeightLayout { layout: layout.id(), bytes, alignment: layout::ALIGNMENT as u64 })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use paceline_plugin_api::backend::{Uses, WeightUse};
+    use paceline_plugin_api::graph::DType;
 
     fn weight(dtype: DType, dims: &[u32], uses: Uses) -> WeightUse {
         let shape = Shape::new(dims).unwrap();
@@ -95,13 +57,14 @@ mod tests {
     #[test]
     fn every_kind_has_a_layout_that_reads_back() {
         for kind in WeightKind::ALL {
-            let chosen = choose(&weight(DType(kind.gguf_id()), &[33, 256], Uses::PRODUCT)).unwrap();
+            let chosen = Layout::choose(&weight(DType(kind.gguf_id()), &[33, 256], Uses::PRODUCT)).unwrap();
             assert_eq!(Layout::from_id(chosen.layout), Some(Layout::Packed(kind)));
             assert!(chosen.alignment.is_power_of_two() && chosen.bytes > 0);
         }
-        let both = choose(&weight(DType::Q6_K, &[100, 512], Uses::PRODUCT.union(Uses::GATHER))).unwrap();
+        let both =
+            Layout::choose(&weight(DType::Q6_K, &[100, 512], Uses::PRODUCT.union(Uses::GATHER))).unwrap();
         assert_eq!(Layout::from_id(both.layout), Some(Layout::Packed(WeightKind::Q6K)));
-        let norm = choose(&weight(DType::F32, &[77], Uses::ELEMENTS)).unwrap();
+        let norm = Layout::choose(&weight(DType::F32, &[77], Uses::ELEMENTS)).unwrap();
         assert_eq!((Layout::from_id(norm.layout), norm.bytes), (Some(Layout::Elements), 308));
     }
 
@@ -114,7 +77,7 @@ mod tests {
             weight(DType::Q8_0, &[4, 33], Uses::PRODUCT),
             weight(DType::F32, &[4], Uses::default()),
         ] {
-            assert!(choose(&wrong).unwrap_err().message.contains("blk.0.w"), "{wrong:?}");
+            assert!(Layout::choose(&wrong).unwrap_err().message.contains("blk.0.w"), "{wrong:?}");
         }
         assert_eq!((Layout::from_id(0), Layout::from_id(0x100 + 63)), (None, None));
     }

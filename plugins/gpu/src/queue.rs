@@ -6,7 +6,7 @@
 use crate::device::Shared;
 use crate::driver::{Driver, DriverResult, EventHandle, PeerPlace, StreamHandle};
 use crate::executable::Bound;
-use crate::semaphore::Timeline;
+use crate::semaphore::QueueTimeline;
 use paceline_plugin_api::{Error, ErrorKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const ROOM: usize = 64;
 /// A semaphore's timeline, the value on it, and whether it is of the device of the launch.
 #[derive(Clone)]
 pub(crate) struct QueuedPoint {
-    pub timeline: Arc<Timeline>,
+    pub timeline: Arc<QueueTimeline>,
     pub value: u64,
     pub is_own: bool,
 }
@@ -88,15 +88,15 @@ fn points(list: &Points) -> impl Iterator<Item = &QueuedPoint> {
 }
 
 fn fail(signals: &Points, error: &Error) {
-    points(signals).for_each(|point| point.timeline.fail(error.clone()));
+    points(signals).for_each(|point| point.timeline.done.fail(0, error));
 }
 
 impl Launch {
     fn is_ready(&self) -> Wait {
         for QueuedPoint { timeline, value, is_own } in points(&self.waits) {
-            let is_met = timeline.is_reached(*value) || (*is_own && timeline.is_promised(*value));
-            match timeline.failure() {
-                Some(error) if !timeline.is_reached(*value) => {
+            let is_met = timeline.done.is_reached(*value) || (*is_own && timeline.is_promised(*value));
+            match timeline.done.failure() {
+                Some(error) if !timeline.done.is_reached(*value) => {
                     let text = format!("what the launch waits for failed: {}", error.message);
                     return Wait::Failed(Error::new(error.kind, text));
                 }
@@ -178,7 +178,7 @@ impl Queue {
                 Ok(true) => {
                     if let Some(done) = self.running.pop_front() {
                         self.events.push(done.event);
-                        points(&done.signals).for_each(|point| point.timeline.signal(point.value));
+                        points(&done.signals).for_each(|point| point.timeline.done.signal(point.value));
                     }
                 }
                 Err(error) => {

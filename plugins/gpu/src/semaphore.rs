@@ -5,9 +5,10 @@ use crate::device::Shared;
 use crate::opened;
 use crate::queue::{MAX_POINTS, Points, QueuedPoint};
 use paceline_plugin_api::backend::{Point, Semaphore};
+use paceline_plugin_api::support::Timeline;
 use paceline_plugin_api::{Error, ErrorKind, Result};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A waiter looks without a pause for so long: a step takes less, and a sleep would cost more than it.
@@ -18,26 +19,14 @@ const NAP: Duration = Duration::from_micros(50);
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// The state of a semaphore, shared with the launches that refer to it.
-#[derive(Default)]
-pub(crate) struct Timeline {
-    value: AtomicU64,
+pub(crate) struct QueueTimeline {
+    /// What the device has finished, or the host has signalled.
+    pub done: Timeline,
     /// The value that it will have when all that is queued on its device is done.
     promised: AtomicU64,
-    failed: AtomicBool,
-    failure: Mutex<Option<Error>>,
-    changed: Condvar,
 }
 
-impl Timeline {
-    pub fn value(&self) -> u64 {
-        self.value.load(Ordering::Acquire)
-    }
-
-    /// True when the value is reached.
-    pub fn is_reached(&self, value: u64) -> bool {
-        self.value() >= value
-    }
-
+impl QueueTimeline {
     /// True if the value is reached before anything that is queued from now on its device runs.
     pub fn is_promised(&self, value: u64) -> bool {
         self.promised.load(Ordering::Acquire) >= value
@@ -48,39 +37,10 @@ impl Timeline {
         self.promised.fetch_max(value, Ordering::AcqRel);
     }
 
-    /// Moves the value forward; a timeline never goes back.
+    /// Moves the value forward from the host.
     pub fn signal(&self, value: u64) {
-        self.value.fetch_max(value, Ordering::AcqRel);
-        self.wake();
-    }
-
-    /// Makes every wait from now on fail that is not reached.
-    pub fn fail(&self, error: Error) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(error);
-        self.failed.store(true, Ordering::Release);
-        drop(failure);
-        self.wake();
-    }
-
-    pub fn failure(&self) -> Option<Error> {
-        if !self.failed.load(Ordering::Acquire) {
-            return None;
-        }
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn wake(&self) {
-        // Taken so that a waiter between its check and its sleep is not missed.
-        drop(self.failure.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
-    }
-
-    fn sleep(&self, value: u64, longest: Duration) {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        if failure.is_none() && !self.is_reached(value) {
-            drop(self.changed.wait_timeout(failure, longest));
-        }
+        self.done.signal(value);
+        self.promise(value);
     }
 }
 
@@ -108,22 +68,20 @@ pub(crate) fn check_points(
 
 /// A timeline semaphore of a device.
 pub struct GpuSemaphore {
-    pub(crate) timeline: Arc<Timeline>,
+    pub(crate) timeline: Arc<QueueTimeline>,
     pub(crate) device: Arc<Shared>,
 }
 
 impl GpuSemaphore {
     pub(crate) fn new(device: Arc<Shared>, initial: u64) -> Self {
-        let timeline = Arc::new(Timeline::default());
-        timeline.signal(initial);
-        timeline.promise(initial);
-        Self { timeline, device }
+        let timeline = QueueTimeline { done: Timeline::new(initial), promised: AtomicU64::new(initial) };
+        Self { timeline: Arc::new(timeline), device }
     }
 }
 
 impl Semaphore for GpuSemaphore {
     fn wait(&self, value: u64, timeout_ns: u64) -> Result<()> {
-        if self.timeline.is_reached(value) {
+        if self.timeline.done.is_reached(value) {
             return Ok(());
         }
         self.device.count_wait();
@@ -131,12 +89,12 @@ impl Semaphore for GpuSemaphore {
         let limit = Duration::from_nanos(timeout_ns);
         loop {
             let mut is_busy = self.device.progress();
-            if self.timeline.is_reached(value) {
+            if self.timeline.done.is_reached(value) {
                 return Ok(());
             }
             // What this waits for may wait for another device.
             is_busy |= opened::progress_others(&self.device);
-            if let Some(failure) = self.timeline.failure() {
+            if let Some(failure) = self.timeline.done.failure() {
                 return Err(failure);
             }
             let elapsed = start.elapsed();
@@ -146,7 +104,7 @@ impl Semaphore for GpuSemaphore {
             match is_busy {
                 true if elapsed < SPIN => std::thread::yield_now(),
                 true => std::thread::sleep(NAP.min(limit - elapsed)),
-                false => self.timeline.sleep(value, (limit - elapsed).min(LONGEST_SLEEP)),
+                false => self.timeline.done.sleep(value, (limit - elapsed).min(LONGEST_SLEEP)),
             }
         }
     }
@@ -154,18 +112,17 @@ impl Semaphore for GpuSemaphore {
     fn value(&self) -> u64 {
         self.device.progress();
         opened::progress_others(&self.device);
-        self.timeline.value()
+        self.timeline.done.value()
     }
 
     fn signal(&self, value: u64) {
         self.timeline.signal(value);
-        self.timeline.promise(value);
         self.device.progress();
     }
 
     fn failure(&self) -> Option<Error> {
         self.device.progress();
         opened::progress_others(&self.device);
-        self.timeline.failure()
+        self.timeline.done.failure()
     }
 }

@@ -2,11 +2,12 @@
 
 use super::device::Shared;
 use super::memory::{Place, ReferenceArena};
-use super::semaphore::{self, ReferenceSemaphore};
+use super::semaphore::ReferenceSemaphore;
 use super::{ALIGNMENT, Fault};
 use crate::reference::Program;
 use paceline_plugin_api::backend::{Executable, Load, PlanSummary, Point, Span};
 use paceline_plugin_api::error::catch;
+use paceline_plugin_api::support::Timeline;
 use paceline_plugin_api::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +28,7 @@ struct Bound {
 }
 
 /// A semaphore and a value on its timeline, held by a launch.
-type HeldPoint = (Arc<semaphore::Inner>, u64);
+type HeldPoint = (Arc<Timeline>, u64);
 
 /// One queued launch.
 pub(super) struct Job {
@@ -44,13 +45,13 @@ impl Job {
         let waited = if self.bound.shared.has(Fault::IgnoresWaits) {
             Ok(())
         } else {
-            self.waits.iter().try_for_each(|(semaphore, value)| semaphore.wait(*value, None).map(drop))
+            self.waits.iter().try_for_each(|(timeline, value)| timeline.wait(*value, u64::MAX))
         };
         let done = waited.and_then(|()| catch(|| self.bound.run(self.slot, &self.parameters)));
-        for (semaphore, value) in &self.signals {
+        for (timeline, value) in &self.signals {
             match &done {
-                Ok(()) => semaphore.signal(*value),
-                Err(error) => semaphore.fail(*value, error),
+                Ok(()) => timeline.signal(*value),
+                Err(error) => timeline.fail(*value, error),
             }
         }
     }
@@ -152,7 +153,7 @@ impl ReferenceExecutable {
 }
 
 fn hold(points: &[Point<'_, ReferenceSemaphore>]) -> Vec<HeldPoint> {
-    points.iter().map(|point| (Arc::clone(&point.semaphore.inner), point.value)).collect()
+    points.iter().map(|point| (Arc::clone(&point.semaphore.timeline), point.value)).collect()
 }
 
 impl Executable for ReferenceExecutable {

@@ -6,10 +6,12 @@ pub(crate) mod opencl;
 mod opened;
 
 use crate::widths::Form;
-use paceline_gpu::driver::{Cause, DriverError};
+use paceline_gpu::driver::{Cause, DriverError, DriverResult, KernelHandle, ModuleHandle};
 use paceline_kernels::spirv;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ffi::CString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -41,12 +43,42 @@ unsafe fn taken<T>(handle: usize) -> Box<T> {
     unsafe { Box::from_raw(handle as *mut T) }
 }
 
-/// What tells modules apart.
-fn fingerprint(module: &[u8]) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    module.hash(&mut hasher);
-    hasher.finish()
+/// The device of this number.
+fn device<T>(devices: &[T], ordinal: u32) -> DriverResult<&T> {
+    let device = devices.get(ordinal as usize);
+    device.ok_or_else(|| own_error("finding a device", format!("there is no device {ordinal}")))
+}
+
+/// A module, from which kernels are taken and built one by one.
+struct Module {
+    bytes: Vec<u8>,
+    /// What tells it from others.
+    fingerprint: u64,
+}
+
+impl Module {
+    fn load(image: &[u8]) -> ModuleHandle {
+        let mut hasher = DefaultHasher::new();
+        image.hash(&mut hasher);
+        ModuleHandle(handle(Self { bytes: image.to_vec(), fingerprint: hasher.finish() }))
+    }
+
+    /// # Safety
+    /// The handle was made by [`Module::load`], and nothing uses it any more.
+    unsafe fn unload(module: ModuleHandle) {
+        // SAFETY: the caller's promise.
+        drop(unsafe { taken::<Self>(module.0) });
+    }
+}
+
+/// Bytes of memory beyond which compilers have to be told that buffers may be large.
+const LARGE: u64 = 4 << 30;
+
+/// The options of a build: those of all, and of the others those that are wanted.
+fn options(always: &str, others: [(bool, &str); 2]) -> CString {
+    let wanted = others.into_iter().filter_map(|(is_wanted, option)| is_wanted.then_some(option));
+    let list: Vec<&str> = [always].into_iter().chain(wanted).collect();
+    CString::new(list.join(" ")).unwrap_or_default()
 }
 
 /// Kernels that were built for a device, by module and name. A driver takes seconds for some, so they stay when the device is
@@ -61,19 +93,24 @@ impl<K> Default for Built<K> {
 
 impl<K> Built<K> {
     /// The handle of a kernel, which is built if it was not yet.
-    fn kernel<E>(&self, module: u64, name: &str, build: impl FnOnce() -> Result<K, E>) -> Result<usize, E> {
+    fn kernel(
+        &self,
+        module: &Module,
+        name: &str,
+        build: impl FnOnce(&[u8]) -> DriverResult<K>,
+    ) -> DriverResult<KernelHandle> {
         let mut kernels = lock(&self.0);
-        let key = (module, name.to_owned());
+        let key = (module.fingerprint, name.to_owned());
         let kernel = match kernels.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let start = Instant::now();
-                let kernel = build()?;
+                let kernel = build(&module.bytes)?;
                 tracing::debug!("kernel `{name}` was built in {} ms", start.elapsed().as_millis());
                 place.insert(Box::new(kernel))
             }
         };
-        Ok(&raw const **kernel as usize)
+        Ok(KernelHandle(&raw const **kernel as usize))
     }
 }
 

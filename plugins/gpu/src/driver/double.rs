@@ -319,10 +319,6 @@ impl Driver for DoubleDriver {
         Ok(KernelHandle(state.kernels.len() - 1))
     }
 
-    fn allow_shared(&self, _: KernelHandle, _: u32) -> DriverResult<()> {
-        Ok(())
-    }
-
     unsafe fn launch(
         &self,
         kernel: KernelHandle,

@@ -252,8 +252,10 @@ pub trait Driver: Send + Sync {
     fn unload_module(&self, module: ModuleHandle);
     /// The kernel of that name.
     fn kernel(&self, module: ModuleHandle, name: &str) -> DriverResult<KernelHandle>;
-    /// Lets a kernel use so many bytes of dynamic shared memory.
-    fn allow_shared(&self, kernel: KernelHandle, bytes: u32) -> DriverResult<()>;
+    /// Lets a kernel use so many bytes of dynamic shared memory, where a driver wants that to be said before a launch.
+    fn allow_shared(&self, _kernel: KernelHandle, _bytes: u32) -> DriverResult<()> {
+        Ok(())
+    }
     /// Queues a kernel that takes one structure by value.
     ///
     /// # Safety

@@ -2,24 +2,22 @@
 //!
 //! Lowering ([`lower()`]) turns nodes into launches and adds what the graph does not say: quantised forms of
 //! activations, made once for all products that read them, and what each row of an attention sees. Launches run one
-//! after the other in the order of the list. Placement ([`memory`]) gives each intermediate value a range of the
+//! after the other in the order of the list. Placement ([`place_intermediates`](paceline_plugin_api::support::place_intermediates)) gives each intermediate value a range of the
 //! workspace that it shares with values that live at other times.
 //!
 //! The workspace begins with the device's copies of the parameter block and of the result block: a run is one copy up,
 //! the launches, and one copy down.
 
-pub(crate) mod checks;
 mod lower;
-mod memory;
 mod step;
 mod view;
 
 pub(crate) use lower::{Target, lower};
 pub(crate) use step::{Chosen, KernelStep, Leads, Ref, Step};
 
-use checks::Check;
 use paceline_plugin_api::backend::{Plan, PlanSummary};
 use paceline_plugin_api::graph::Graph;
+use paceline_plugin_api::support::{Live, ParameterCheck};
 use std::sync::Arc;
 
 /// Index of a value: those of the graph first, in its order, then those that lowering added.
@@ -27,15 +25,6 @@ pub(crate) type Id = usize;
 
 /// Workspace offsets are multiples of this, which is what kernels want of an address at most.
 pub(crate) const ALIGNMENT: u64 = 256;
-
-/// How many entries of axis 0 are live in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Live {
-    /// Byte offset of the count in the parameter block, if it is not fixed.
-    pub offset: Option<u64>,
-    /// The largest count.
-    pub max: u32,
-}
 
 /// Where a value is in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +63,7 @@ impl StateLayout {
 pub(crate) struct Program {
     pub steps: Vec<Step>,
     pub places: Vec<Place>,
-    pub checks: Vec<Check>,
+    pub checks: Vec<ParameterCheck>,
     /// Tables that the kernels read and no graph has.
     pub constants: Vec<Vec<u8>>,
     pub states: Vec<StateLayout>,

@@ -232,10 +232,10 @@ fn heads_on_their_way_to_the_cache_have_the_same_bits() {
 
 /// The kernels of a plan, in order.
 pub(super) fn kernels(graph: &Graph, fusion: Fusion) -> Vec<&'static str> {
-    use crate::layout;
+    use crate::layout::Layout;
     use crate::program::{Chosen, Target, lower};
     use paceline_plugin_api::backend::weight_uses;
-    let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| layout::choose(weight).unwrap()).collect();
+    let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| Layout::choose(weight).unwrap()).collect();
     let target = Target { name: "sm_90", has_kernel: &|_| true };
     let plan = lower(graph.clone(), &layouts, target).unwrap();
     let names = plan.program.steps.iter().flat_map(|step| step.chosen(fusion)).map(|step| match step {

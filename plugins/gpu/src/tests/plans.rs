@@ -1,12 +1,12 @@
 //! What plans say before anything is loaded.
 
-use crate::layout;
+use crate::layout::Layout;
 use crate::program::{Target, lower};
 use paceline_plugin_api::backend::{NodePlan, Plan, weight_uses};
 use paceline_plugin_api::graph::{Builder, DType, Graph};
 
 fn nodes(graph: &Graph, target: &str) -> Vec<NodePlan> {
-    let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| layout::choose(weight).unwrap()).collect();
+    let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| Layout::choose(weight).unwrap()).collect();
     let target = Target { name: target, has_kernel: &|_| true };
     lower(graph.clone(), &layouts, target).unwrap().summary().nodes.clone()
 }

@@ -4,7 +4,7 @@ mod calls;
 mod stream;
 
 use super::opened::{Account, Opened};
-use super::{Built, fingerprint, handle, lock, object, one_kernel, own_error, taken};
+use super::{Built, LARGE, Module, device, handle, lock, object, one_kernel, options, own_error, taken};
 use crate::selector::Selector;
 use crate::widths;
 use calls::{Found, call};
@@ -23,8 +23,8 @@ use stream::{Event, Graph, Root, Stream};
 const ALIGNMENT: usize = 256;
 /// Division and roots as all other targets round them. The option is OpenCL's, which compilers of Level Zero know as well.
 const OPTIONS: &str = "-cl-fp32-correctly-rounded-divide-sqrt";
-const LARGE_MEMORY: &str = " -ze-opt-greater-than-4GB-buffer-required";
-const LARGE_REGISTERS: &str = " -ze-opt-large-register-file";
+const LARGE_MEMORY: &str = "-ze-opt-greater-than-4GB-buffer-required";
+const LARGE_REGISTERS: &str = "-ze-opt-large-register-file";
 
 /// Why Level Zero is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +43,6 @@ struct Context {
     kernels: Built<Kernel>,
     root: Root,
     account: Account,
-}
-
-/// A module, from which kernels are taken and built one by one.
-struct Module {
-    bytes: Vec<u8>,
-    fingerprint: u64,
 }
 
 /// A kernel with its own module. Its argument is set and the kernel appended under the lock, since a kernel has one set of
@@ -118,8 +112,7 @@ impl LevelZeroDriver {
     }
 
     fn found(&self, ordinal: u32) -> DriverResult<&Found> {
-        let found = self.devices.get(ordinal as usize);
-        found.ok_or_else(|| own_error("finding a device", format!("there is no device {ordinal}")))
+        device(&self.devices, ordinal)
     }
 
     /// The device of the calling thread.
@@ -162,14 +155,8 @@ impl LevelZeroDriver {
         let (context, found) = self.current()?;
         let form = widths::form(entry, &found.widths, self.forced);
         let one = one_kernel(module, entry, form)?;
-        let mut options = OPTIONS.to_owned();
-        if found.facts.memory > 4 << 30 {
-            options.push_str(LARGE_MEMORY);
-        }
-        if form.large_registers {
-            options.push_str(LARGE_REGISTERS);
-        }
-        let options = CString::new(options).unwrap_or_default();
+        let is_large = found.facts.memory > LARGE;
+        let options = options(OPTIONS, [(is_large, LARGE_MEMORY), (form.large_registers, LARGE_REGISTERS)]);
         let description = ze::ze_module_desc_t {
             stype: ze::ZE_STRUCTURE_TYPE_MODULE_DESC,
             format: ze::ZE_MODULE_FORMAT_IL_SPIRV,
@@ -338,24 +325,19 @@ impl Driver for LevelZeroDriver {
     }
 
     fn load_module(&self, image: &[u8]) -> DriverResult<ModuleHandle> {
-        Ok(ModuleHandle(handle(Module { bytes: image.to_vec(), fingerprint: fingerprint(image) })))
+        Ok(Module::load(image))
     }
 
     fn unload_module(&self, module: ModuleHandle) {
         // SAFETY: made by `load_module`, unloaded once by its owner.
-        drop(unsafe { taken::<Module>(module.0) });
+        unsafe { Module::unload(module) };
     }
 
     fn kernel(&self, module: ModuleHandle, name: &str) -> DriverResult<KernelHandle> {
         // SAFETY: the module is loaded by the contract of the trait.
-        let module: &Module = unsafe { object(module.0) };
+        let module = unsafe { object(module.0) };
         let (context, _) = self.current()?;
-        context.kernels.kernel(module.fingerprint, name, || self.build(&module.bytes, name)).map(KernelHandle)
-    }
-
-    fn allow_shared(&self, _: KernelHandle, _: u32) -> DriverResult<()> {
-        // Local memory is that of the kernel's own arrays.
-        Ok(())
+        context.kernels.kernel(module, name, |bytes| self.build(bytes, name))
     }
 
     unsafe fn launch(

@@ -3,7 +3,7 @@
 mod devices;
 
 use super::opened::{Account, Opened};
-use super::{Built, fingerprint, handle, lock, object, one_kernel, own_error, taken};
+use super::{Built, LARGE, Module, handle, lock, object, one_kernel, options, own_error, taken};
 use crate::selector::{Api, Selector};
 use crate::widths;
 use cl3::error_codes::error_text;
@@ -23,10 +23,11 @@ use std::sync::Mutex;
 const ALIGNMENT: u32 = 256;
 /// Division and roots as all other targets round them.
 const OPTIONS: &str = "-cl-std=CL3.0 -cl-fp32-correctly-rounded-divide-sqrt";
-const LARGE_MEMORY: &str = " -cl-intel-greater-than-4GB-buffer-required";
-const LARGE_REGISTERS: &str = " -cl-intel-256-GRF-per-thread";
+const LARGE_MEMORY: &str = "-cl-intel-greater-than-4GB-buffer-required";
+const LARGE_REGISTERS: &str = "-cl-intel-256-GRF-per-thread";
 /// `CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL`.
 const UNRESTRICTED: u64 = 1 << 23;
+
 /// Why OpenCL is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoOpenCl {
@@ -54,12 +55,6 @@ impl Drop for Context {
         // SAFETY: made by `create_context`, released once.
         let _ = unsafe { context::release_context(self.context) };
     }
-}
-
-/// A module, from which kernels are taken and built one by one.
-struct Module {
-    bytes: Vec<u8>,
-    fingerprint: u64,
 }
 
 /// A kernel. Its argument is set and the kernel queued under the lock, since a kernel has one set of arguments.
@@ -181,8 +176,7 @@ impl OpenClDriver {
     }
 
     fn found(&self, ordinal: u32) -> DriverResult<&Found> {
-        let found = self.devices.get(ordinal as usize);
-        found.ok_or_else(|| own_error("finding a device", format!("there is no device {ordinal}")))
+        super::device(&self.devices, ordinal)
     }
 
     /// The device of the calling thread.
@@ -247,14 +241,9 @@ impl OpenClDriver {
         let one = one_kernel(module, entry, form)?;
         let made = program::create_program_with_il(context.context, &one);
         let made = made.map_err(failed("clCreateProgramWithIL"))?;
-        let mut options = OPTIONS.to_owned();
-        if !found.is_cpu && found.facts.memory > 4 << 30 {
-            options.push_str(LARGE_MEMORY);
-        }
-        if !found.is_cpu && form.large_registers {
-            options.push_str(LARGE_REGISTERS);
-        }
-        let options = CString::new(options).unwrap_or_default();
+        let is_large = !found.is_cpu && found.facts.memory > LARGE;
+        let has_large_registers = !found.is_cpu && form.large_registers;
+        let options = options(OPTIONS, [(is_large, LARGE_MEMORY), (has_large_registers, LARGE_REGISTERS)]);
         let built = program::build_program(made, &[found.id], &options, None, ptr::null_mut())
             .map_err(|code| {
                 let log = program::get_program_build_data(made, found.id, cl::CL_PROGRAM_BUILD_LOG);
@@ -417,24 +406,19 @@ impl Driver for OpenClDriver {
     }
 
     fn load_module(&self, image: &[u8]) -> DriverResult<ModuleHandle> {
-        Ok(ModuleHandle(handle(Module { bytes: image.to_vec(), fingerprint: fingerprint(image) })))
+        Ok(Module::load(image))
     }
 
     fn unload_module(&self, module: ModuleHandle) {
         // SAFETY: made by `load_module`, unloaded once by its owner.
-        drop(unsafe { taken::<Module>(module.0) });
+        unsafe { Module::unload(module) };
     }
 
     fn kernel(&self, module: ModuleHandle, name: &str) -> DriverResult<KernelHandle> {
         // SAFETY: the module is loaded by the contract of the trait.
-        let module: &Module = unsafe { object(module.0) };
+        let module = unsafe { object(module.0) };
         let (context, _) = self.current()?;
-        context.kernels.kernel(module.fingerprint, name, || self.build(&module.bytes, name)).map(KernelHandle)
-    }
-
-    fn allow_shared(&self, _: KernelHandle, _: u32) -> DriverResult<()> {
-        // Local memory is that of the kernel's own arrays.
-        Ok(())
+        context.kernels.kernel(module, name, |bytes| self.build(bytes, name))
     }
 
     unsafe fn launch(

@@ -2,6 +2,7 @@
 
 use paceline_plugin_api::backend::{NodePlan, UNLIMITED_ROWS};
 use paceline_plugin_api::graph::{Graph, Node, StateKind, ValueKind};
+use paceline_plugin_api::support::Numerics;
 
 /// Names the arithmetic of all kernels; changes when any kernel's bits change.
 const NUMERICS_FAMILY: &str = "gpu kernels 1";
@@ -9,8 +10,7 @@ const NUMERICS_FAMILY: &str = "gpu kernels 1";
 /// The bits of a row depend on the row alone: neither on how many rows a run has, nor on which of a kernel's forms
 /// runs, nor on what is fused with it. So plans for any number of rows have the same numerics.
 pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str, target: &str) -> NodePlan {
-    let mut numerics = Fnv::new();
-    numerics.text(NUMERICS_FAMILY);
+    let mut numerics = Numerics::new(NUMERICS_FAMILY);
     // Matrix units of other devices may add in another order.
     numerics.text(target);
     numerics.text(&node.operation);
@@ -18,12 +18,7 @@ pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str, target: &str) -
     if node.operation == "attention" {
         numerics.text(kernel);
     }
-    for (key, value) in &node.attributes {
-        // Dimensions count rows, and what is kept for a rollback changes no row; everything else decides bits.
-        if !["dims", "mode", "planes"].contains(&key.as_str()) {
-            numerics.text(&format!("{key}={value:?}"));
-        }
-    }
+    numerics.attributes(node);
     let (mut bytes_read, mut operations) = (0, 0);
     for &id in &node.inputs {
         let value = graph.value(id);
@@ -55,23 +50,8 @@ pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str, target: &str) -
     NodePlan::Kernel {
         kernel: kernel.to_owned(),
         row_invariance: UNLIMITED_ROWS,
-        numerics: numerics.0,
+        numerics: numerics.id(),
         bytes_read,
         operations,
-    }
-}
-
-/// FNV-1a, 64 bit.
-struct Fnv(u64);
-
-impl Fnv {
-    fn new() -> Self {
-        Self(0xCBF2_9CE4_8422_2325)
-    }
-
-    fn text(&mut self, text: &str) {
-        for &byte in text.as_bytes().iter().chain(&[0]) {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
-        }
     }
 }

@@ -9,10 +9,8 @@ mod quantized;
 mod sequences;
 mod states;
 
-use super::checks::Check;
-use super::memory::{Intermediate, assign};
 use super::view::{ELEMENT, Lie, rows_of};
-use super::{ALIGNMENT, GpuPlan, Id, KernelStep, Live, Place, Program, Ref, StateLayout, Step};
+use super::{ALIGNMENT, GpuPlan, Id, KernelStep, Place, Program, Ref, StateLayout, Step};
 use crate::layout::Layout;
 use describe::describe;
 use fusions::Fusions;
@@ -22,6 +20,7 @@ use paceline_kernels::params::linear::Linear;
 use paceline_kernels::params::{Launch, Parameters, View};
 use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, WeightLayout};
 use paceline_plugin_api::graph::{Graph, Node, Value, ValueId, ValueKind};
+use paceline_plugin_api::support::{Intermediate, Live, ParameterCheck, place_intermediates};
 use paceline_plugin_api::{Error, Result};
 use std::collections::{HashMap, HashSet};
 
@@ -95,7 +94,7 @@ struct Lowering<'g> {
     /// The node that is lowered.
     node_index: usize,
     items: Vec<Item>,
-    checks: Vec<Check>,
+    checks: Vec<ParameterCheck>,
     constants: Vec<Vec<u8>>,
     places: Vec<Option<Place>>,
     intermediates: Vec<Intermediate>,
@@ -194,21 +193,8 @@ impl<'g> Lowering<'g> {
                 lowering.lies[index] = Some(Lie::dense(index, rows, elements));
             }
         }
-        lowering.check_counts();
+        lowering.checks = ParameterCheck::counts(graph);
         Ok(lowering)
-    }
-
-    fn check_counts(&mut self) {
-        let mut largest: HashMap<u64, u32> = HashMap::new();
-        for value in self.graph.values() {
-            if let Some(offset) = self.live(value).offset {
-                let max = value.shape.first();
-                largest.entry(offset).and_modify(|known| *known = max.min(*known)).or_insert(max);
-            }
-        }
-        let mut counts: Vec<_> = largest.into_iter().collect();
-        counts.sort_unstable();
-        self.checks.extend(counts.into_iter().map(|(offset, max)| Check::Count { offset, max }));
     }
 
     fn value(&self, id: ValueId) -> &'g Value {
@@ -216,11 +202,7 @@ impl<'g> Lowering<'g> {
     }
 
     fn live(&self, value: &Value) -> Live {
-        let offset = value.live.and_then(|id| match self.graph.value(id).kind {
-            ValueKind::Parameter { offset } => Some(u64::from(offset)),
-            _ => None,
-        });
-        Live { offset, max: value.shape.first() }
+        Live::of(self.graph, value)
     }
 
     /// What stands for the address of the live count; 0 if all are live.
@@ -244,7 +226,7 @@ impl<'g> Lowering<'g> {
         }
     }
 
-    fn check(&mut self, check: Check) {
+    fn check(&mut self, check: ParameterCheck) {
         if !self.checks.contains(&check) {
             self.checks.push(check);
         }
@@ -462,7 +444,10 @@ impl<'g> Lowering<'g> {
         let (parameter_bytes, result_bytes) = (self.graph.parameter_bytes(), self.graph.result_bytes());
         let results_at = parameter_bytes.next_multiple_of(ALIGNMENT);
         let intermediates_at = results_at + result_bytes.next_multiple_of(ALIGNMENT);
-        let (offsets, workspace_bytes) = assign(&steps, &self.intermediates, intermediates_at);
+        let touches =
+            steps.iter().enumerate().flat_map(|(index, step)| step.touches().map(move |id| (index, id)));
+        let (offsets, workspace_bytes) =
+            place_intermediates(touches, &self.intermediates, ALIGNMENT, intermediates_at);
         let mut places = self.places;
         for (id, offset) in offsets {
             places[id] = Some(Place::Workspace(offset));

@@ -2,9 +2,8 @@
 
 use super::fusions::{Heads, Turned};
 use super::{Item, Lowered, Lowering};
-use crate::program::checks::Check;
 use crate::program::view::{ELEMENT, Lie};
-use crate::program::{KernelStep, Live, Ref};
+use crate::program::{KernelStep, Ref};
 use paceline_kernels::params::View;
 use paceline_kernels::params::cache::{
     ADJACENT, AttentionJoin, AttentionParts, HALVES, HeadsToCache, KV_BLOCK, KvAppend, MAX_HEAD, Rope,
@@ -19,6 +18,7 @@ use paceline_kernels::params::recurrent::{
 use paceline_kernels::params::rows::TableUpdate;
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{DType, Node, Value, ValueId, ValueKind};
+use paceline_plugin_api::support::{Live, ParameterCheck};
 
 /// Types of cached keys and values.
 const CACHE_TYPES: [DType; 8] =
@@ -100,7 +100,7 @@ impl Lowering<'_> {
         let [rows, columns] = table_shape(self.value(node.inputs[0]));
         let updates = self.value(node.inputs[1]);
         let offset = self.parameter_offset(node.inputs[1])?;
-        self.check(Check::Updates { offset, live: self.live(updates), shape: [rows, columns] });
+        self.check(ParameterCheck::Updates { offset, live: self.live(updates), shape: [rows, columns] });
         let update = TableUpdate {
             table: self.address(node.inputs[0])?,
             updates: self.address(node.inputs[1])?,
@@ -141,7 +141,7 @@ impl Lowering<'_> {
             .ok_or("a cache of 2^31 positions or more has no kernel")?;
         let offset = self.parameter_offset(node.inputs[4])?;
         let live = self.live(self.value(node.inputs[4]));
-        self.check(Check::Cells { offset, live, limit: cells_end.into() });
+        self.check(ParameterCheck::Cells { offset, live, limit: cells_end.into() });
         let [k, v, cells] =
             [self.address(node.inputs[2])?, self.address(node.inputs[3])?, self.address(node.inputs[4])?];
         Ok(Caches { k, v, types, cells, cells_end })
@@ -247,14 +247,14 @@ impl Lowering<'_> {
     fn sequences(&mut self, id: ValueId, rows: Live, slots: u32, positions: u64) -> Lowered<(u64, u32)> {
         let offset = self.parameter_offset(id)?;
         let value = self.value(id);
-        self.check(Check::Sequences { offset, live: self.live(value), rows, slots, positions });
+        self.check(ParameterCheck::Sequences { offset, live: self.live(value), rows, slots, positions });
         Ok((self.live_address(value), value.shape.first()))
     }
 
     /// A rollback parameter whose planes are used.
     fn planes(&mut self, id: ValueId, planes: u32) -> Lowered<u64> {
         let (offset, live) = (self.parameter_offset(id)?, self.live(self.value(id)));
-        self.check(Check::Planes { offset, live, planes });
+        self.check(ParameterCheck::Planes { offset, live, planes });
         self.address(id)
     }
 
@@ -263,7 +263,7 @@ impl Lowering<'_> {
         let shape = self.value(records).shape;
         let count = shape.dims()[1];
         let (offset, live) = (self.parameter_offset(rollback)?, self.live(self.value(rollback)));
-        self.check(Check::Records { offset, live, count });
+        self.check(ParameterCheck::Records { offset, live, count });
         Ok((Records { state: self.address(records)?, count, width: shape.last() }, self.address(rollback)?))
     }
 
@@ -524,7 +524,7 @@ impl Lowering<'_> {
         // The node has no rows of its own to hold the sequences against.
         let rows = Live { offset: None, max: u32::MAX };
         let (live_sequences, max_sequences) = self.sequences(node.inputs[2], rows, slots, u64::MAX)?;
-        self.check(Check::NothingKept {
+        self.check(ParameterCheck::NothingKept {
             offset: self.parameter_offset(node.inputs[3])?,
             live: self.live(self.value(node.inputs[2])),
             sequences: self.parameter_offset(node.inputs[2])?,

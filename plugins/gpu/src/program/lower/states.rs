@@ -1,18 +1,22 @@
 //! Nodes that choose rows, store and load rows of a state, and look up entries of a table.
 
 use super::{Lowered, Lowering};
-use crate::program::checks::Check;
 use crate::program::view::rows_of;
 use paceline_kernels::params::View;
 use paceline_kernels::params::rows::{Lookup, RowsLoad, RowsStore, SelectRows};
 use paceline_plugin_api::graph::{Node, ValueId, ValueKind};
+use paceline_plugin_api::support::ParameterCheck;
 
 impl Lowering<'_> {
     /// Has a launch check cells that are parameters; kernels pass over what nodes made and does not fit.
     fn check_cells(&mut self, cells: ValueId, limit: u32) {
         let value = self.value(cells);
         if let ValueKind::Parameter { offset } = value.kind {
-            self.check(Check::Cells { offset: offset.into(), live: self.live(value), limit: limit.into() });
+            self.check(ParameterCheck::Cells {
+                offset: offset.into(),
+                live: self.live(value),
+                limit: limit.into(),
+            });
         }
     }
 
@@ -20,7 +24,7 @@ impl Lowering<'_> {
         let (value, list) = (self.value(node.inputs[0]), self.value(node.inputs[1]));
         if let ValueKind::Parameter { offset } = list.kind {
             let (live, rows) = (self.live(list), self.live(value));
-            self.check(Check::Selected { offset: offset.into(), live, rows });
+            self.check(ParameterCheck::Selected { offset: offset.into(), live, rows });
         }
         let live = self.live_address(value);
         let x = self.elements(node.inputs[0])?;

@@ -1,34 +1,115 @@
 //! Checks of a parameter block before a launch: everything that kernels use as an index.
 
-use super::Live;
-use paceline_plugin_api::{Error, Result};
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Value, ValueKind};
+use std::collections::BTreeMap;
 
-/// A parameter that a launch checks before it runs. Offsets are bytes in the parameter block.
+/// How many entries of axis 0 of a value are live in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Live {
+    /// Byte offset of the count in the parameter block, if it is not fixed.
+    pub offset: Option<u64>,
+    /// The largest count.
+    pub max: u32,
+}
+
+impl Live {
+    /// The live entries of a value of a graph.
+    pub fn of(graph: &Graph, value: &Value) -> Self {
+        let offset = value.live.and_then(|id| match graph.value(id).kind {
+            ValueKind::Parameter { offset } => Some(u64::from(offset)),
+            _ => None,
+        });
+        Self { offset, max: value.shape.first() }
+    }
+}
+
+/// A parameter that a launch checks before it runs. Offsets are bytes in the parameter block. Counts are checked before
+/// what they count: checks of [`ParameterCheck::counts`] come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Check {
-    /// An i32 count is within 0..=max.
-    Count { offset: u64, max: u32 },
-    /// Sequences: rows inside the live rows, slots and lengths inside the states.
-    Sequences { offset: u64, live: Live, rows: Live, slots: u32, positions: u64 },
-    /// Rollbacks, live with the sequences: planes below the limit.
-    Planes { offset: u64, live: Live, planes: u32 },
-    /// Rollbacks: banks 0 or 1, at most so many kept records.
-    Records { offset: u64, live: Live, count: u32 },
-    /// Rollbacks keep nothing for the sequences at `sequences` whose length is 0.
-    NothingKept { offset: u64, live: Live, sequences: u64 },
-    /// Cells are below the limit; negative ones drop their rows.
-    Cells { offset: u64, live: Live, limit: u64 },
-    /// Selected rows are live rows.
-    Selected { offset: u64, live: Live, rows: Live },
-    /// Updates of a table stay inside of it and name no negative blocks.
-    Updates { offset: u64, live: Live, shape: [u32; 2] },
+pub enum ParameterCheck {
+    /// A count, i32, is within 0..=max.
+    Count {
+        /// Where it is.
+        offset: u64,
+        /// The largest that is allowed.
+        max: u32,
+    },
+    /// Sequences, i32\[S,4\] (first row, rows, length, slot), follow each other within the live rows, on slots of their
+    /// own, and end within the positions.
+    Sequences {
+        /// Where they are.
+        offset: u64,
+        /// How many there are.
+        live: Live,
+        /// Rows of the run.
+        rows: Live,
+        /// Slots that states have.
+        slots: u32,
+        /// Positions that a slot has.
+        positions: u64,
+    },
+    /// Rollbacks, i32\[S,3\] (plane, bank, kept records), name planes that there are.
+    Planes {
+        /// Where they are.
+        offset: u64,
+        /// How many there are: as many as sequences.
+        live: Live,
+        /// Planes of the state.
+        planes: u32,
+    },
+    /// Rollbacks, i32\[S,3\], name bank 0 or 1 and keep no more records than there are.
+    Records {
+        /// Where they are.
+        offset: u64,
+        /// How many there are: as many as sequences.
+        live: Live,
+        /// Records of a bank.
+        count: u32,
+    },
+    /// Rollbacks, i32\[S,3\], keep nothing for sequences whose length is 0.
+    NothingKept {
+        /// Where they are.
+        offset: u64,
+        /// How many there are: as many as sequences.
+        live: Live,
+        /// Where the sequences are, i32\[S,4\].
+        sequences: u64,
+    },
+    /// Cells, i32\[R\], are below the limit; negative ones drop their rows.
+    Cells {
+        /// Where they are.
+        offset: u64,
+        /// How many there are.
+        live: Live,
+        /// Cells that there are.
+        limit: u64,
+    },
+    /// Selected rows, i32\[R\], are live rows.
+    Selected {
+        /// Where they are.
+        offset: u64,
+        /// How many there are.
+        live: Live,
+        /// Rows that are selected from.
+        rows: Live,
+    },
+    /// Updates of a table, i32\[U,3\] (row, column, value), stay inside of it and hold no negative values.
+    Updates {
+        /// Where they are.
+        offset: u64,
+        /// How many there are.
+        live: Live,
+        /// Rows and columns of the table.
+        shape: [u32; 2],
+    },
 }
 
 /// A parameter block, as i32.
-#[derive(Clone, Copy)]
-pub(crate) struct Block<'a>(pub &'a [i32]);
+#[derive(Clone, Copy, Debug)]
+pub struct ParameterBlock<'a>(pub &'a [i32]);
 
-impl<'a> Block<'a> {
+impl<'a> ParameterBlock<'a> {
     fn list(self, offset: u64, count: u64) -> Result<&'a [i32]> {
         let first = (offset / 4) as usize;
         let end = usize::try_from(count).ok().and_then(|count| first.checked_add(count));
@@ -36,7 +117,11 @@ impl<'a> Block<'a> {
             .ok_or_else(|| Error::invalid("the parameter block is shorter than the graph's parameters"))
     }
 
-    /// The live count, which the checks of counts found to be in range.
+    /// The live count. It is what the block says: only after its [`ParameterCheck::Count`] it is known to be in range. A
+    /// negative one is 0 here.
+    ///
+    /// # Errors
+    /// A block that is too short for it.
     pub fn live(self, live: Live) -> Result<u64> {
         match live.offset {
             Some(offset) => Ok(u64::try_from(self.list(offset, 1)?[0]).unwrap_or(0)),
@@ -54,10 +139,25 @@ fn is_below(value: i32, limit: u64) -> bool {
     u64::try_from(value).is_ok_and(|value| value < limit)
 }
 
-impl Check {
+impl ParameterCheck {
+    /// The checks of all live counts of a graph, each once, against the shortest of the values that it counts, in the
+    /// order of their offsets.
+    pub fn counts(graph: &Graph) -> Vec<Self> {
+        let mut largest: BTreeMap<u64, u32> = BTreeMap::new();
+        for live in graph.values().iter().map(|value| Live::of(graph, value)) {
+            if let Some(offset) = live.offset {
+                let known = largest.entry(offset).or_insert(live.max);
+                *known = live.max.min(*known);
+            }
+        }
+        largest.into_iter().map(|(offset, max)| Self::Count { offset, max }).collect()
+    }
+
+    /// Checks a block.
+    ///
     /// # Errors
-    /// What is out of range.
-    pub fn apply(&self, block: Block<'_>) -> Result<()> {
+    /// What is out of range, or a block that is too short.
+    pub fn apply(&self, block: ParameterBlock<'_>) -> Result<()> {
         match *self {
             Self::Count { offset, max } => {
                 let count = block.list(offset, 1)?[0];
@@ -89,7 +189,7 @@ impl Check {
             }
             Self::Cells { offset, live, limit } => {
                 let cells = block.entries::<1>(offset, live)?;
-                match cells.iter().find(|[cell]| i64::from(*cell) >= limit as i64) {
+                match cells.iter().find(|[cell]| *cell >= 0 && !is_below(*cell, limit)) {
                     Some([cell]) => {
                         Err(Error::invalid(format!("cell {cell} is outside of the {limit} that there are")))
                     }
@@ -155,10 +255,63 @@ fn sequences(list: &[[i32; 4]], rows: u64, slots: u32, positions: u64) -> Result
 
 #[cfg(test)]
 mod tests {
+    use super::ParameterBlock as Block;
+    use super::ParameterCheck as Check;
     use super::*;
+    use crate::graph::{Builder, DType};
+    use proptest::prelude::*;
 
     const fn fixed(max: u32) -> Live {
         Live { offset: None, max }
+    }
+
+    #[test]
+    fn a_count_is_checked_once_against_the_shortest_of_what_it_counts() {
+        let mut b = Builder::new();
+        b.parameter("first", DType::I32, &[3], None);
+        let [rows, others] = ["rows", "others"].map(|name| b.parameter(name, DType::I32, &[1], None));
+        let long = b.parameter("long", DType::I32, &[9, 4], Some(rows));
+        b.parameter("short", DType::I32, &[5], Some(rows));
+        b.parameter("other", DType::I32, &[7], Some(others));
+        let graph = b.finish();
+        let offset = |id| match graph.value(id).kind {
+            ValueKind::Parameter { offset } => u64::from(offset),
+            _ => unreachable!(),
+        };
+        let (rows, others) = (offset(rows), offset(others));
+        assert!(rows < others);
+        let expected = [Check::Count { offset: rows, max: 5 }, Check::Count { offset: others, max: 7 }];
+        assert_eq!(Check::counts(&graph), expected);
+        assert_eq!(Live::of(&graph, graph.value(long)), Live { offset: Some(rows), max: 9 });
+    }
+
+    proptest! {
+        #[test]
+        fn no_block_makes_a_check_panic(
+            block in prop::collection::vec(any::<i32>().prop_map(|n| n >> (n & 31)), 0..12),
+            offset in 0u64..48,
+            counted in prop::option::of(0u64..48),
+            max in any::<u32>(),
+            limit in any::<u64>(),
+        ) {
+            let live = Live { offset: counted, max };
+            for check in [
+                Check::Count { offset, max },
+                Check::Sequences { offset, live, rows: fixed(max), slots: max, positions: limit },
+                Check::Planes { offset, live, planes: max },
+                Check::Records { offset, live, count: max },
+                Check::NothingKept { offset, live, sequences: limit },
+                Check::Cells { offset, live, limit },
+                Check::Selected { offset, live, rows: live },
+                Check::Updates { offset, live, shape: [max, max] },
+            ] {
+                let outcome = check.apply(Block(&block));
+                let is_list = !matches!(check, Check::Count { .. });
+                if is_list && counted.is_none() && max as usize > block.len() {
+                    prop_assert!(outcome.is_err(), "{check:?} of a block that is too short");
+                }
+            }
+        }
     }
 
     #[test]
