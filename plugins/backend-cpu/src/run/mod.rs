@@ -8,7 +8,7 @@ mod rows;
 mod sequences;
 mod times;
 
-pub(crate) use ahead::next_products;
+pub(crate) use ahead::next_readers;
 pub(crate) use times::KernelTimes;
 
 use crate::kernels::SharedSlice;
@@ -69,8 +69,8 @@ pub(crate) struct BoundProgram {
     /// What kernels take, if somebody wants to know.
     pub times: Option<KernelTimes>,
     pub ends: ChunkEnds,
-    /// From [`next_products`].
-    pub next_products: Vec<usize>,
+    /// From [`next_readers`].
+    pub next_readers: Vec<usize>,
 }
 
 /// Where the chunks of each kernel end in those of its phase, in the run that goes on: they are counted when a phase is
