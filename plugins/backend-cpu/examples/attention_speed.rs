@@ -14,6 +14,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
 
+const HUGE_PAGE: usize = 2 << 20;
 const ROWS: [usize; 5] = [1, 2, 4, 8, 64];
 
 /// A shape of attention.
@@ -59,8 +60,17 @@ fn variable(name: &str, default: usize) -> Result<usize, Box<dyn Error>> {
 fn measure(shape: &Shape, positions: usize, rows: usize) {
     let &Shape { width, heads, kv_heads, format, level } = shape;
     let count = positions.div_ceil(BLOCK);
-    let mut planes = [0, 1].map(|_| vec![0u8; cache_bytes(format, count, kv_heads, width)]);
-    for bytes in &mut planes {
+    let mut memory = [0, 1].map(|_| vec![0u8; 2 * HUGE_PAGE + cache_bytes(format, count, kv_heads, width)]);
+    let mut planes = memory.each_mut().map(|memory| {
+        let start = memory.as_ptr().align_offset(HUGE_PAGE);
+        #[cfg(target_os = "linux")]
+        // SAFETY: advice about memory that is ours, and which changes no contents.
+        unsafe {
+            libc::madvise(memory[start..].as_mut_ptr().cast(), memory.len() - start, libc::MADV_HUGEPAGE);
+        }
+        &mut memory[start..start + cache_bytes(format, count, kv_heads, width)]
+    });
+    for bytes in planes.iter_mut() {
         let plane = KvPlane { format, heads: kv_heads, width, bytes: SharedSlice::new(bytes) };
         for slot in 0..count * BLOCK {
             for head in 0..kv_heads {
@@ -89,6 +99,11 @@ fn measure(shape: &Shape, positions: usize, rows: usize) {
         cap: None,
         sinks: None,
     };
+    let mut others_cells = [0, 1].map(|_| vec![0u8; cache_bytes(format, 1, kv_heads, width)]);
+    let [other_keys, other_values] = &mut others_cells;
+    let few = vec![16; rows];
+    let warm =
+        Attention { keys: plane(other_keys), values: plane(other_values), blocks: &[0], end: &few, ..work };
     let mut out = vec![0.0; query.len()];
     let mut scratch = vec![0.0; attention_scratch_floats(heads, kv_heads, width)];
     let others = vec![1u64; 128 << 17];
@@ -97,6 +112,9 @@ fn measure(shape: &Shape, positions: usize, rows: usize) {
         let mut times: Vec<f64> = (0..runs)
             .map(|_| {
                 black_box(others[..flushed / 8].iter().copied().fold(0, u64::wrapping_add));
+                // In a model queries were just made, and instructions ran for the layer before.
+                // SAFETY: one thread.
+                unsafe { attention(level, &warm, SharedSlice::new(&mut out), 0, 0..rows, &mut scratch) };
                 let started = Instant::now();
                 for head in 0..kv_heads {
                     // SAFETY: one thread.
