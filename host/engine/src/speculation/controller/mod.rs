@@ -14,7 +14,7 @@ use times::Times;
 
 /// Lengths of drafts, from 0.
 pub(crate) const LENGTHS: usize = MOST_VERIFIED as usize + 1;
-/// Drafts of a text before it may switch a drafter off, and of a context: the first find cold caches.
+/// Drafts of a text before it may switch a drafter off, and of a context, whose first ones find cold caches.
 const TRIALS: u32 = 3;
 const FIRST_TRIALS: u32 = 8;
 /// A drafter that seems to be worth less than this, of no drafting, needs no more trials.
@@ -27,8 +27,6 @@ const KNOWN_AFTER: u32 = 24;
 const FIRST_DRAFT_COST: f64 = 0.3;
 /// How much better than no drafting a draft must be for a drafter that was off to be used again.
 const RETURN_MARGIN: f64 = 1.04;
-/// A drafter in use goes on down to this: it loses little until it is known better, and off it would gain nothing.
-const STAY_MARGIN: f64 = 1.0;
 /// Rounds without a draft after which one is tried; doubles while drafting does not pay.
 const FIRST_PROBE: u32 = 32;
 const LAST_PROBE: u32 = 1024;
@@ -220,7 +218,7 @@ impl Controller {
             return Choice { length: most, value: self.value(drafter, most) };
         }
         // What a draft costs has to be seen: by what is guessed before that, it might never be made.
-        if d.off.is_none() && d.times.measured(FIRST_LENGTH.min(most)).samples() == 0 && !d.free {
+        if d.off.is_none() && d.tried == [0; LENGTHS] && !d.free {
             return Choice { length: FIRST_LENGTH.min(most), value: f64::INFINITY };
         }
         if d.off.is_none() && d.search.left > 0 && d.search.length <= most {
@@ -249,7 +247,7 @@ impl Controller {
         let choices = (1..=most)
             .filter(|&length| length == 1 || may(length))
             .map(|length| Choice { length, value: self.value(drafter, length) });
-        choices.fold(Choice { length: most.min(4), value: 0.0 }, |best, choice| {
+        choices.fold(Choice { length: most.min(FIRST_LENGTH), value: 0.0 }, |best, choice| {
             if choice.value > best.value { choice } else { best }
         })
     }
@@ -290,7 +288,7 @@ impl Controller {
         let Some(d) = self.drafters.get_mut(drafter).filter(|_| self.enabled) else { return true };
         match d.off {
             Some(rounds) => rounds >= d.next_probe,
-            None if d.is_new(value, plain) || value == 0.0 || value >= plain * STAY_MARGIN => true,
+            None if d.is_new(value, plain) || value == 0.0 || value >= plain => true,
             None => {
                 d.off = Some(0);
                 false
@@ -405,7 +403,7 @@ impl Controller {
             let d = &mut self.drafters[index];
             d.trials = d.trials.saturating_add(1);
             d.drafts = d.drafts.saturating_add(1);
-            let pays = value >= plain * if d.off.is_none() { STAY_MARGIN } else { RETURN_MARGIN };
+            let pays = value >= plain * if d.off.is_none() { 1.0 } else { RETURN_MARGIN };
             match (pays, d.off) {
                 (true, _) => (d.off, d.next_probe, d.probe_left) = (None, FIRST_PROBE, PROBE),
                 (false, None) if d.is_new(value, plain) => {}
