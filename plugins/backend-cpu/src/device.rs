@@ -7,7 +7,7 @@ use crate::layout;
 use crate::pages::{HUGE_PAGE, Pages};
 use crate::pool::{Launch, MAX_POINTS, Pool, QueuedPoint};
 use crate::program::{ALIGNMENT, CpuPlan, StateLayout};
-use crate::run::{BoundProgram, ChunkEnds, KernelTimes, Region};
+use crate::run::{BoundProgram, ChunkEnds, KernelTimes, Region, next_readers};
 use crate::semaphore::CpuSemaphore;
 use paceline_plugin_api::backend::{
     Arena, ArenaClass, Counters, Device, Executable, Load, MemoryInfo, Point, Span, WeightImport,
@@ -241,6 +241,7 @@ impl Device for CpuDevice {
             quantized_rows: Arc::clone(&self.quantized_rows),
             times: KernelTimes::if_wanted(program),
             ends: ChunkEnds::new(program),
+            next_readers: next_readers(program),
         };
         Ok(CpuExecutable {
             bound: Arc::new(bound),

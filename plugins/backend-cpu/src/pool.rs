@@ -8,6 +8,7 @@
 //! `phase` holds a serial number, which only grows, over all jobs, and the count of chunks. A small phase is not opened
 //! at all: whoever finished the one before runs it, since telling the others would take longer.
 
+use crate::linear::lanes::prefetch_second_level;
 use crate::shares::Shares;
 use paceline_plugin_api::support::Timeline;
 use paceline_plugin_api::{Error, ErrorKind, Result};
@@ -26,6 +27,8 @@ pub(crate) const MAX_POINTS: usize = 8;
 const SPINS_IN_PHASE: u32 = 4_000;
 /// Tries before a worker without a job goes to sleep: about 50 µs, more than a sampler takes.
 const SPINS_WITHOUT_JOB: u32 = 20_000;
+/// Bytes that a thread that waits fetches before it looks again whether there is something to do.
+const FETCHED_AT_ONCE: usize = 512;
 /// Count of chunks that says: there is no job.
 const NO_JOB: u32 = u32::MAX;
 
@@ -40,6 +43,11 @@ pub(crate) trait Work: Send + Sync {
     /// Whether a phase takes so little time that it is not worth another thread, whatever its number of chunks.
     fn is_small(&self, _phase: usize, _slot: u32) -> bool {
         false
+    }
+    /// Where `thread` will read behind `phase`, and how many bytes of that are worth fetching while it waits. They need not
+    /// be there: nothing is read.
+    fn ahead(&self, _phase: usize, _slot: u32, _thread: usize) -> (*const u8, usize) {
+        (std::ptr::null(), 0)
     }
     /// Runs some chunks on thread `thread`.
     fn run(&self, phase: usize, chunks: Range<usize>, slot: u32, thread: usize);
@@ -282,7 +290,7 @@ impl Pool {
             if self.run_phase(job, word, thread) {
                 finisher = !self.open_phase(unpack(word).0.wrapping_add(1), Some(thread));
             }
-            word = self.await_phase_after(word);
+            word = self.await_phase_after(job, word, thread);
         }
         drop(float_state);
         if finisher {
@@ -316,12 +324,26 @@ impl Pool {
         }
     }
 
-    fn await_phase_after(&self, word: u64) -> u64 {
+    /// The word of the phase behind that of `word`. Meanwhile the thread fetches what it is going to read.
+    fn await_phase_after(&self, job: &Launch, word: u64, thread: usize) -> u64 {
         let mut tries = 0;
+        let mut ahead = None;
         loop {
             let now = self.phase.load(Ordering::Acquire);
             if now != word {
                 return now;
+            }
+            let (place, bytes) = ahead.get_or_insert_with(|| {
+                let index = unpack(word).0.wrapping_sub(self.base.load(Ordering::Relaxed)) as usize;
+                job.work.ahead(index, job.slot, thread)
+            });
+            if *bytes > 0 {
+                let fetched = FETCHED_AT_ONCE.min(*bytes);
+                for line in (0..fetched).step_by(64) {
+                    prefetch_second_level(place.wrapping_add(line));
+                }
+                (*place, *bytes) = (place.wrapping_add(fetched), *bytes - fetched);
+                continue;
             }
             tries += 1;
             if tries < SPINS_IN_PHASE {

@@ -8,16 +8,18 @@
 
 use super::SharedSlice;
 use super::attention_math::weigh;
-use super::kv::{BLOCK, KvPlane, decode};
+use super::kv::{BLOCK, CellFormat, KvPlane, cell_bytes, decode};
 use super::lanes::larger;
 use super::math::exp;
 use crate::level::Level;
-use crate::linear::lanes;
+use crate::linear::lanes::{self, LANES, prefetch};
 use core::ops::Range;
 
+mod cells;
 pub mod spans;
 mod tiles;
 
+use cells::{AHEAD, Cells, ScoreCells, WeighCells};
 use tiles::{Queries, ScoreTile, WeighTile};
 
 use spans::{span_blocks, span_of};
@@ -29,6 +31,8 @@ pub const MOST_SHARED_ROWS: usize = ROW_TILE;
 /// Positions converted at a time: with 256 elements each they take 16 KiB, a part of the
 /// first-level cache.
 const CELL_TILE: usize = 16;
+/// Positions at a time where cells are read as they lie.
+const DIRECT_TILE: usize = 64;
 
 /// Inputs of [`attention`], for rows of one sequence.
 #[derive(Clone, Copy)]
@@ -238,6 +242,10 @@ unsafe fn attention_body(
             Target::Output(_) if seen.is_empty() => 0..0,
             Target::Output(_) => span_of(seen.start)..span_of(seen.end - 1) + 1,
         };
+        let first = span_blocks(spans.start).start.max(seen.start);
+        if !spans.is_empty() && first < seen.end {
+            tile.fetch_first(first);
+        }
         for span in spans {
             let blocks = span_blocks(span);
             for block in blocks.start.max(seen.start)..blocks.end.min(seen.end) {
@@ -366,19 +374,82 @@ impl<'a> Tile<'a> {
         start.min(end)..end
     }
 
+    /// Bytes of a part of `block`.
+    ///
+    /// # Safety
+    /// Nobody writes them.
+    #[inline(always)]
+    unsafe fn bytes(&self, plane: &KvPlane<'a>, block: usize, positions: Range<usize>) -> &'a [u8] {
+        let Ok(physical) = usize::try_from(self.work.blocks[block]) else {
+            panic!("a visible position lies in a block that the table lacks");
+        };
+        // SAFETY: promised by the caller.
+        unsafe { plane.bytes.read(plane.cells(physical, self.kv_head, positions)) }
+    }
+
     /// Converts the cells of a part of `block` that lies in one cell tile.
     ///
     /// # Safety
     /// Nobody writes them.
     #[inline(always)]
-    unsafe fn load(&mut self, plane: &KvPlane<'_>, block: usize, positions: Range<usize>) {
-        let Ok(physical) = usize::try_from(self.work.blocks[block]) else {
-            panic!("a visible position lies in a block that the table lacks");
-        };
+    unsafe fn load(&mut self, plane: &KvPlane<'a>, block: usize, positions: Range<usize>) {
         let count = positions.len() * self.width();
         // SAFETY: promised by the caller.
-        let bytes = unsafe { plane.bytes.read(plane.cells(physical, self.kv_head, positions)) };
+        let bytes = unsafe { self.bytes(plane, block, positions) };
         decode(self.conversion, plane.format, bytes, &mut self.cells[..count]);
+    }
+
+    /// Whether the level reads cells of this format as they lie.
+    #[inline(always)]
+    fn reads_directly(&self, plane: &KvPlane<'_>) -> bool {
+        matches!(plane.format, CellFormat::F16 | CellFormat::F32)
+            && self.conversion.usable() == Level::Avx512Vnni
+            && self.width().is_multiple_of(LANES)
+    }
+
+    /// The cells at `positions` of a block of which those of `span` are read, and then what lies at `then`.
+    ///
+    /// # Safety
+    /// As for [`Tile::load`]; the level reads them directly.
+    #[inline(always)]
+    unsafe fn direct(
+        &self,
+        plane: &KvPlane<'a>,
+        block: usize,
+        positions: &Range<usize>,
+        span: &Range<usize>,
+        then: *const u8,
+    ) -> Cells<'a> {
+        Cells {
+            // SAFETY: promised by the caller.
+            bytes: unsafe { self.bytes(plane, block, positions.clone()) },
+            halves: plane.format == CellFormat::F16,
+            width: plane.width,
+            left: (span.end - positions.start) * cell_bytes(plane.format, plane.width),
+            then,
+        }
+    }
+
+    /// Where the first visible cell of a block lies, to be fetched.
+    #[inline(always)]
+    fn place(&self, plane: &KvPlane<'_>, block: usize) -> *const u8 {
+        let physical = self.work.blocks.get(block).and_then(|&physical| usize::try_from(physical).ok());
+        match physical {
+            Some(physical) => {
+                let cells = plane.cells(physical, self.kv_head, self.span(block));
+                plane.bytes.pointer(0).cast_const().wrapping_add(cells.start)
+            }
+            None => core::ptr::null(),
+        }
+    }
+
+    /// Fetches the beginning of the first keys.
+    #[inline(always)]
+    fn fetch_first(&self, block: usize) {
+        let place = self.place(&self.work.keys, block);
+        for line in (0..AHEAD).step_by(64) {
+            prefetch(place.wrapping_add(line));
+        }
     }
 
     /// q·k for every query and every position of the span.
@@ -396,14 +467,25 @@ impl<'a> Tile<'a> {
             group: self.group,
             width,
         };
-        for positions in cut(self.span(block)) {
-            // SAFETY: promised by the caller.
-            unsafe { self.load(&self.work.keys, block, positions.clone()) };
+        let (keys, span) = (&self.work.keys, self.span(block));
+        let is_direct = self.reads_directly(keys);
+        let values = self.place(&self.work.values, block);
+        for positions in cut(&span, if is_direct { DIRECT_TILE } else { CELL_TILE }) {
             // Rows between two that see the tile may not see it; their scores there are never read.
             let sees = |&row: &usize| !self.seen_of(row, block, &positions).is_empty();
             let first = self.rows.clone().find(sees).unwrap_or(self.rows.end);
             let end = self.rows.clone().rev().find(sees).map_or(first, |row| row + 1);
             let numbers = (first - self.rows.start) * self.group..(end - self.rows.start) * self.group;
+            if is_direct {
+                // SAFETY: promised by the caller.
+                let keys = unsafe { self.direct(keys, block, &positions, &span, values) };
+                let (scores, position) = (&mut *self.scores, positions.start);
+                let task = ScoreCells { queries, numbers, keys, scores, row: BLOCK, position };
+                lanes::run(self.conversion, task);
+                continue;
+            }
+            // SAFETY: promised by the caller.
+            unsafe { self.load(keys, block, positions.clone()) };
             lanes::run(
                 self.conversion,
                 ScoreTile {
@@ -444,11 +526,17 @@ impl<'a> Tile<'a> {
     unsafe fn sum_values(&mut self, block: usize) {
         let width = self.width();
         self.block_sums.fill(0.0);
-        for positions in cut(self.span(block)) {
-            // SAFETY: promised by the caller.
-            unsafe { self.load(&self.work.values, block, positions.clone()) };
+        let (plane, span) = (&self.work.values, self.span(block));
+        let is_direct = self.reads_directly(plane);
+        let next = self.place(&self.work.keys, block + 1);
+        for positions in cut(&span, if is_direct { DIRECT_TILE } else { CELL_TILE }) {
+            if !is_direct {
+                // SAFETY: promised by the caller.
+                unsafe { self.load(plane, block, positions.clone()) };
+            }
             // Only what a row sees: other cells may hold anything. Neighbours that see the same go together.
             let mut row = self.rows.start;
+            let mut fetches = true;
             while row < self.rows.end {
                 let seen_here = self.seen_of(row, block, &positions);
                 let first = row;
@@ -456,6 +544,16 @@ impl<'a> Tile<'a> {
                     row += 1;
                 }
                 if seen_here.is_empty() {
+                    continue;
+                }
+                let numbers = (first - self.rows.start) * self.group..(row - self.rows.start) * self.group;
+                if is_direct {
+                    // SAFETY: promised by the caller.
+                    let values = unsafe { self.direct(plane, block, &seen_here, &span, next) };
+                    let (weights, sums, position) = (&*self.scores, &mut *self.block_sums, seen_here.start);
+                    let task = WeighCells { weights, row: BLOCK, position, values, sums, numbers, fetches };
+                    lanes::run(self.conversion, task);
+                    fetches = false;
                     continue;
                 }
                 let (from, to) = (seen_here.start - positions.start, seen_here.end - positions.start);
@@ -468,7 +566,7 @@ impl<'a> Tile<'a> {
                         values: &self.cells[from * width..to * width],
                         sums: self.block_sums,
                         width,
-                        numbers: (first - self.rows.start) * self.group..(row - self.rows.start) * self.group,
+                        numbers,
                     },
                 );
             }
@@ -583,9 +681,10 @@ impl<'a> Tile<'a> {
     }
 }
 
-/// Cuts positions of a block at multiples of the cell tile.
+/// Cuts positions of a block at multiples of `size`.
 #[inline(always)]
-fn cut(span: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let tiles = span.start / CELL_TILE..span.end.div_ceil(CELL_TILE);
-    tiles.map(move |tile| (tile * CELL_TILE).max(span.start)..((tile + 1) * CELL_TILE).min(span.end))
+fn cut(span: &Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let span = span.clone();
+    let tiles = span.start / size..span.end.div_ceil(size);
+    tiles.map(move |tile| (tile * size).max(span.start)..((tile + 1) * size).min(span.end))
 }

@@ -2,7 +2,8 @@
 
 use super::SharedSlice;
 use super::math::silu;
-use crate::linear::lanes::prefetch;
+use crate::level::Level;
+use crate::linear::lanes::{self, LANES, Lanes, Task, prefetch};
 use core::ops::Range;
 
 /// Largest kernel width.
@@ -40,24 +41,18 @@ pub struct ConvWindows<'a> {
 }
 
 /// What a fresh window holds, for as many channels as are worked on at once.
-static ZEROS: [f32; 64] = [0.0; 64];
+static ZEROS: [f32; LANES] = [0.0; LANES];
 
-per_level! {
-    /// `out[t][c] = Σᵢ weight[c][i] · x[t - taps + 1 + i][c]`, taps ascending, then silu if asked.
-    ///
-    /// Inputs before the first row stand in the window `before`. The last `taps - 1` inputs up to
-    /// row t go to plane `(before + 1 + t) % count`, for the last `count` rows. `out` like `x`. The
-    /// work range counts channels.
-    pub fn causal_conv = causal_conv_body(
-        work: &CausalConv<'_>,
-        windows: &ConvWindows<'_>,
-        out: SharedSlice<'_, f32>,
-        channels: Range<usize>,
-    )
-}
-
-#[inline(always)]
-unsafe fn causal_conv_body(
+/// `out[t][c] = Σᵢ weight[c][i] · x[t - taps + 1 + i][c]`, taps ascending, then silu if asked.
+///
+/// Inputs before the first row stand in the window `before`. The last `taps - 1` inputs up to
+/// row t go to plane `(before + 1 + t) % count`, for the last `count` rows. `out` like `x`. The
+/// work range counts channels.
+///
+/// # Safety
+/// See [the module](crate::kernels).
+pub unsafe fn causal_conv(
+    level: Level,
     work: &CausalConv<'_>,
     windows: &ConvWindows<'_>,
     out: SharedSlice<'_, f32>,
@@ -68,17 +63,108 @@ unsafe fn causal_conv_body(
     if work.x.len() <= FETCHED_ROWS * work.channels {
         fetch(work, windows, &channels);
     }
+    let mut rest = channels.start;
+    if work.taps == FourTaps::TAPS {
+        rest += channels.len() / LANES * LANES;
+        lanes::run(level, FourTaps { work, windows, out, channels: channels.start..rest });
+    }
+    // SAFETY: the caller's contract is passed on.
+    unsafe { any_taps(level, work, windows, out, rest..channels.end) }
+}
+
+/// Channels in whole vectors, of a convolution with the usual number of taps: kernels and window stay in registers.
+struct FourTaps<'a> {
+    work: &'a CausalConv<'a>,
+    windows: &'a ConvWindows<'a>,
+    out: SharedSlice<'a, f32>,
+    /// Nobody else touches these of `windows` and `out`.
+    channels: Range<usize>,
+}
+
+impl FourTaps<'_> {
+    const TAPS: usize = 4;
+    const BEFORE: usize = Self::TAPS - 1;
+}
+
+impl Task for FourTaps<'_> {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let Self { work, windows, out, channels } = self;
+        let stride = work.channels;
+        let rows = work.x.len() / stride;
+        assert!(channels.end <= stride && channels.len().is_multiple_of(LANES) && out.len() >= rows * stride);
+        assert!(windows.planes.len() >= windows.count * Self::BEFORE * stride);
+        assert!(work.weight.len() >= stride * Self::TAPS);
+        let leaving = rows.saturating_sub(windows.count);
+        for start in channels.step_by(LANES) {
+            // SAFETY: all places are inside of what was checked, these channels are the caller's, and the processor has
+            // the instructions of L.
+            unsafe {
+                let mut kernels = [0.0f32; Self::TAPS * LANES];
+                let weight = work.weight.as_ptr().add(start * Self::TAPS);
+                L::transpose_four(weight, Self::TAPS, kernels.as_mut_ptr());
+                let kernels = kernels.as_ptr();
+                let (a, b) = (L::load(kernels), L::load(kernels.add(LANES)));
+                let (c, d) = (L::load(kernels.add(2 * LANES)), L::load(kernels.add(3 * LANES)));
+                let (mut first, mut second, mut third) = (L::zero(), L::zero(), L::zero());
+                if !windows.fresh {
+                    let window = windows.planes.pointer(windows.before * Self::BEFORE * stride + start);
+                    first = L::load(window);
+                    second = L::load(window.add(stride));
+                    third = L::load(window.add(2 * stride));
+                }
+                let mut plane = windows.before;
+                for row in 0..rows {
+                    let input = L::load(work.x.as_ptr().add(row * stride + start));
+                    let sum = L::fma(b, second, L::fma(a, first, L::zero()));
+                    let sum = L::fma(d, input, L::fma(c, third, sum));
+                    let mut values = [0.0f32; LANES];
+                    L::store(sum, values.as_mut_ptr());
+                    if work.silu {
+                        for value in &mut values {
+                            *value = silu(*value);
+                        }
+                    }
+                    L::store(L::load(values.as_ptr()), out.pointer(row * stride + start));
+                    (first, second, third) = (second, third, input);
+                    plane = if plane + 1 == windows.count { 0 } else { plane + 1 };
+                    if row >= leaving {
+                        let window = windows.planes.pointer(plane * Self::BEFORE * stride + start);
+                        L::store(first, window);
+                        L::store(second, window.add(stride));
+                        L::store(third, window.add(2 * stride));
+                    }
+                }
+            }
+        }
+    }
+}
+
+per_level! {
+    /// [`causal_conv`] with any number of taps.
+    fn any_taps = any_taps_body(
+        work: &CausalConv<'_>,
+        windows: &ConvWindows<'_>,
+        out: SharedSlice<'_, f32>,
+        channels: Range<usize>,
+    )
+}
+
+#[inline(always)]
+unsafe fn any_taps_body(
+    work: &CausalConv<'_>,
+    windows: &ConvWindows<'_>,
+    out: SharedSlice<'_, f32>,
+    channels: Range<usize>,
+) {
     let mut at = channels.start;
     while at < channels.end {
         let left = channels.end - at;
         // SAFETY: these channels belong to the caller's work range.
         at += unsafe {
-            match (work.taps, left) {
-                // The usual width, whose kernels the compiler can transpose in registers.
-                (4, 64..) => convolve::<64, 4>(work, windows, out, at),
-                (_, 64..) => convolve::<64, MAX_TAPS>(work, windows, out, at),
-                (_, 16..) => convolve::<16, MAX_TAPS>(work, windows, out, at),
-                _ => convolve::<1, MAX_TAPS>(work, windows, out, at),
+            match left {
+                LANES.. => convolve::<LANES>(work, windows, out, at),
+                _ => convolve::<1>(work, windows, out, at),
             }
         };
     }
@@ -102,23 +188,22 @@ fn fetch(work: &CausalConv<'_>, windows: &ConvWindows<'_>, channels: &Range<usiz
     lines(work.weight[channels.start * work.taps..].as_ptr().cast(), bytes * work.taps);
 }
 
-/// `N` channels from `start` on, through all rows, with at most `TAPS` taps; with just so many if they are not
-/// [`MAX_TAPS`]. Returns `N`.
+/// `N` channels from `start` on, through all rows. Returns `N`.
 ///
 /// # Safety
 /// Nobody else touches these channels of `windows` and `out`.
 #[inline(always)]
-unsafe fn convolve<const N: usize, const TAPS: usize>(
+unsafe fn convolve<const N: usize>(
     work: &CausalConv<'_>,
     windows: &ConvWindows<'_>,
     out: SharedSlice<'_, f32>,
     start: usize,
 ) -> usize {
-    let taps = if TAPS == MAX_TAPS { work.taps } else { TAPS };
+    let taps = work.taps;
     let (channels, before) = (work.channels, taps - 1);
     let rows = work.x.len() / channels;
     // Kernels with the channel last, to be read like the inputs.
-    let mut weight = [[0.0f32; N]; TAPS];
+    let mut weight = [[0.0f32; N]; MAX_TAPS];
     let of_channels = &work.weight[start * taps..(start + N) * taps];
     for (channel, of_channel) in of_channels.chunks_exact(taps).enumerate() {
         for (weight, &value) in weight.iter_mut().zip(of_channel) {

@@ -107,6 +107,31 @@ impl Lanes for Avx512 {
             }
         }
 
+        unsafe fn sum_each(vectors: [__m512; 16]) -> __m512 {
+            // Each step folds two vectors into one: halves, then quarters, then inside of quarters. Vector 4q + m ends in
+            // quarter q, place m.
+            let mut quarters = [_mm512_setzero_ps(); 4];
+            for (m, to) in quarters.iter_mut().enumerate() {
+                let mut halves = [_mm512_setzero_ps(); 2];
+                for (pair, to) in halves.iter_mut().enumerate() {
+                    let (a, b) = (vectors[8 * pair + m], vectors[8 * pair + 4 + m]);
+                    let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(a, b);
+                    *to = _mm512_add_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b));
+                }
+                let even = _mm512_shuffle_f32x4::<0b10_00_10_00>(halves[0], halves[1]);
+                *to = _mm512_add_ps(even, _mm512_shuffle_f32x4::<0b11_01_11_01>(halves[0], halves[1]));
+            }
+            let mut pairs = [_mm512_setzero_ps(); 2];
+            for (index, to) in pairs.iter_mut().enumerate() {
+                let a = _mm512_castps_pd(quarters[2 * index]);
+                let b = _mm512_castps_pd(quarters[2 * index + 1]);
+                let low = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+                *to = _mm512_add_ps(low, _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+            }
+            let even = _mm512_shuffle_ps::<0b10_00_10_00>(pairs[0], pairs[1]);
+            _mm512_add_ps(even, _mm512_shuffle_ps::<0b11_01_11_01>(pairs[0], pairs[1]))
+        }
+
         unsafe fn add(a: __m512, b: __m512) -> __m512 {
             _mm512_add_ps(a, b)
         }

@@ -57,6 +57,23 @@ pub(crate) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
+/// As [`prefetch`], into the second-level cache only.
+#[inline(always)]
+pub(crate) fn prefetch_second_level(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, and the instruction is part of every x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch never faults, and the instruction is part of every such processor.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
 /// As [`prefetch`], for a line that will be written: other processors give it up.
 #[inline(always)]
 pub(crate) fn prefetch_to_write(address: *mut u8) {
@@ -112,6 +129,26 @@ pub(crate) trait Lanes: Copy {
     /// Reads 4 `f32` each at 16 places `stride` elements apart, and writes 4 vectors: the first of each place, the
     /// second of each, and so on.
     unsafe fn transpose_four(from: *const f32, stride: usize, to: *mut f32);
+    /// Adds the lanes of each vector, the sum of the first in lane 0, and so on: lane `i + 8` to lane `i`, then `i + 4`,
+    /// `i + 2`, `i + 1`.
+    #[inline(always)]
+    unsafe fn sum_each(vectors: [Self::Floats; LANES]) -> Self::Floats {
+        let mut sums = [0.0; LANES];
+        // SAFETY: 16 items are readable and writable; the rest is the caller's promise.
+        unsafe {
+            for (sum, vector) in sums.iter_mut().zip(vectors) {
+                let mut lanes = [0.0; LANES];
+                Self::store(vector, lanes.as_mut_ptr());
+                for half in [8, 4, 2, 1] {
+                    for lane in 0..half {
+                        lanes[lane] += lanes[lane + half];
+                    }
+                }
+                *sum = lanes[0];
+            }
+            Self::load(sums.as_ptr())
+        }
+    }
     /// `a + b`.
     unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b`.

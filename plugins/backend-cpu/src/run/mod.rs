@@ -1,5 +1,6 @@
 //! Running a program: where values are, how work is cut into chunks, and what a chunk does.
 
+mod ahead;
 mod checks;
 mod experts;
 mod recurrent;
@@ -7,6 +8,7 @@ mod rows;
 mod sequences;
 mod times;
 
+pub(crate) use ahead::next_readers;
 pub(crate) use times::KernelTimes;
 
 use crate::kernels::SharedSlice;
@@ -67,6 +69,8 @@ pub(crate) struct BoundProgram {
     /// What kernels take, if somebody wants to know.
     pub times: Option<KernelTimes>,
     pub ends: ChunkEnds,
+    /// From [`next_readers`].
+    pub next_readers: Vec<usize>,
 }
 
 /// Where the chunks of each kernel end in those of its phase, in the run that goes on: they are counted when a phase is
@@ -333,6 +337,10 @@ impl Work for BoundProgram {
             _ => usize::MAX,
         });
         elements.fold(0, usize::saturating_add) <= SMALL_EFFORT
+    }
+
+    fn ahead(&self, phase: usize, slot: u32, thread: usize) -> (*const u8, usize) {
+        Run { bound: self, slot: slot as usize }.ahead(phase, thread)
     }
 
     fn run(&self, phase: usize, chunks: Range<usize>, slot: u32, thread: usize) {

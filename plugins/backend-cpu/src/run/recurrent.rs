@@ -73,8 +73,11 @@ impl Run<'_> {
     }
 
     pub(super) fn delta_chunks(&self, work: &DeltaWork) -> usize {
-        let per_sequence = work.value_heads * work.value_width.div_ceil(DELTA_COLUMNS);
-        self.sequences(work.sequences, work.sequences_live).count() * per_sequence
+        self.sequences(work.sequences, work.sequences_live).count() * self.delta_chunks_of_sequence(work)
+    }
+
+    pub(super) fn delta_chunks_of_sequence(&self, work: &DeltaWork) -> usize {
+        work.value_heads * work.value_width.div_ceil(DELTA_COLUMNS)
     }
 
     pub(super) fn delta(&self, work: &DeltaWork, chunk: usize, thread: usize) {

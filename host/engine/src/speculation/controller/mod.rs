@@ -14,16 +14,19 @@ use times::Times;
 
 /// Lengths of drafts, from 0.
 pub(crate) const LENGTHS: usize = MOST_VERIFIED as usize + 1;
-/// Drafts of a text before it may switch a drafter off.
+/// Drafts of a text before it may switch a drafter off, and of a context, whose first ones find cold caches.
 const TRIALS: u32 = 3;
-/// A drafter that is usually worth less than this, of no drafting, is not tried anew in every text.
+const FIRST_TRIALS: u32 = 8;
+/// A drafter that seems to be worth less than this, of no drafting, needs no more trials.
+const NO_DOUBT: f64 = 0.6;
+/// A drafter that is usually worth less than this, of no drafting, is not tried anew in every text, once it has made so many
+/// drafts.
 const HOPELESS: f64 = 0.95;
+const KNOWN_AFTER: u32 = 24;
 /// What a drafted token costs, in verifications of one row, before it was measured.
 const FIRST_DRAFT_COST: f64 = 0.3;
 /// How much better than no drafting a draft must be for a drafter that was off to be used again.
 const RETURN_MARGIN: f64 = 1.04;
-/// A drafter in use goes on down to this: it loses little until it is known better, and off it would gain nothing.
-const STAY_MARGIN: f64 = 1.0;
 /// Rounds without a draft after which one is tried; doubles while drafting does not pay.
 const FIRST_PROBE: u32 = 32;
 const LAST_PROBE: u32 = 1024;
@@ -31,12 +34,19 @@ const LAST_PROBE: u32 = 1024;
 /// rounds meet cold caches and fresh memory.
 const FIRST_BASELINE_AFTER: u32 = 16;
 const LAST_BASELINE_AFTER: u32 = 128;
-/// How many of them in a row: what a drafter left of the caches slows down the one behind it.
-const BASELINE: u32 = 3;
+/// How many of them in a row, and how many of these count: a drafter's weights take the place of the model's in caches, and
+/// the first rounds behind a draft are slower than others.
+const BASELINE: u32 = 4;
+const BASELINE_SKIPPED: u32 = 2;
+/// A machine is another one, faster or slower, if rounds without a draft take less or more than before by this factor. All
+/// other times are held against them, so they are taken to have changed as much.
+const ANOTHER_MACHINE: f64 = 1.1;
+/// Drafts in a row that try a drafter again: the first has to catch up, and finds cold caches.
+const PROBE: u32 = 3;
 /// What a round that tries a drafter again may cost, in rounds without a draft.
 const PROBE_COST: f64 = 2.2;
-/// How often a drafter is asked for its longest draft before it is judged.
-const LEAST_TRIES: u32 = 1;
+/// The length that a drafter begins with.
+const FIRST_LENGTH: usize = 4;
 /// Drafts at the best length between those that try another one, first and at last, and how many these are: the first of
 /// them finds cold caches.
 const FIRST_SEARCH_AFTER: u32 = 4;
@@ -72,8 +82,11 @@ struct Drafter {
     next_probe: u32,
     /// One of its drafts was judged in this round.
     judged: bool,
-    /// Its drafts that were judged in this text.
+    /// Drafts of the present probe that are left.
+    probe_left: u32,
+    /// Its drafts that were judged in this text, and in all.
     trials: u32,
+    drafts: u32,
     search: Search,
 }
 
@@ -95,10 +108,14 @@ pub(crate) struct Controller {
     since_baseline: u32,
     /// Rounds after the last baseline until the next.
     next_baseline: u32,
-    /// The times of rounds without a draft are of another state of the machine than the next one.
+    /// The times of rounds without a draft may be of another state of the machine than the next one.
     is_baseline_old: bool,
-    /// Rounds without a draft that are still to be timed.
+    /// What such a round took when it was timed last.
+    last_baseline: Option<f64>,
+    /// Rounds without a draft that are still to be made.
     baseline_left: u32,
+    /// Rounds without a draft since the last one with one.
+    undrafted: u32,
     rounds: u64,
 }
 
@@ -112,7 +129,9 @@ impl Controller {
             since_baseline: 0,
             next_baseline: FIRST_BASELINE_AFTER,
             is_baseline_old: false,
+            last_baseline: None,
             baseline_left: 0,
+            undrafted: 0,
             rounds: 0,
         }
     }
@@ -129,7 +148,9 @@ impl Controller {
             off: None,
             next_probe: FIRST_PROBE,
             judged: false,
+            probe_left: PROBE,
             trials: 0,
+            drafts: 0,
             search: Search { length: 0, left: 0, since: 0, after: FIRST_SEARCH_AFTER },
         });
     }
@@ -139,11 +160,12 @@ impl Controller {
         let plain = self.plain_value();
         for index in 0..self.drafters.len() {
             self.drafters[index].acceptance.new_text();
-            let is_hopeless = self.best(index, LENGTHS - 1).value < plain * HOPELESS;
+            let value = self.best(index, LENGTHS - 1).value;
             let d = &mut self.drafters[index];
+            let is_hopeless = d.drafts >= KNOWN_AFTER && value < plain * HOPELESS;
             d.trials = 0;
             if d.off.is_none() || !is_hopeless {
-                (d.off, d.next_probe) = (None, FIRST_PROBE);
+                (d.off, d.next_probe, d.probe_left) = (None, FIRST_PROBE, PROBE);
             }
         }
     }
@@ -195,10 +217,9 @@ impl Controller {
         if !self.enabled || d.fixed || most == 0 {
             return Choice { length: most, value: self.value(drafter, most) };
         }
-        // What the longest draft costs has to be seen: a block may cost the same at every length. By its own value such
-        // a draft would be left out, and the drafter with it, however good shorter ones are.
-        if d.off.is_none() && d.tried[most] < LEAST_TRIES && !d.free {
-            return Choice { length: most, value: f64::INFINITY };
+        // What a draft costs has to be seen: by what is guessed before that, it might never be made.
+        if d.off.is_none() && d.tried == [0; LENGTHS] && !d.free {
+            return Choice { length: FIRST_LENGTH.min(most), value: f64::INFINITY };
         }
         if d.off.is_none() && d.search.left > 0 && d.search.length <= most {
             // It is asked for by the value of the best one, so that trying it keeps others out of no round.
@@ -226,7 +247,7 @@ impl Controller {
         let choices = (1..=most)
             .filter(|&length| length == 1 || may(length))
             .map(|length| Choice { length, value: self.value(drafter, length) });
-        choices.fold(Choice { length: most.min(4), value: 0.0 }, |best, choice| {
+        choices.fold(Choice { length: most.min(FIRST_LENGTH), value: 0.0 }, |best, choice| {
             if choice.value > best.value { choice } else { best }
         })
     }
@@ -267,7 +288,7 @@ impl Controller {
         let Some(d) = self.drafters.get_mut(drafter).filter(|_| self.enabled) else { return true };
         match d.off {
             Some(rounds) => rounds >= d.next_probe,
-            None if d.trials < TRIALS || value == 0.0 || value >= plain * STAY_MARGIN => true,
+            None if d.is_new(value, plain) || value == 0.0 || value >= plain => true,
             None => {
                 d.off = Some(0);
                 false
@@ -281,7 +302,7 @@ impl Controller {
         let tried = &mut d.tried[wanted.min(LENGTHS - 1)];
         *tried = tried.saturating_add(1);
         // Behind a pause a drafter first has to catch up, which says nothing of the drafts to come.
-        if d.off.is_none() || d.times.measured(length).samples() == 0 {
+        if d.off.is_none() || d.probe_left < PROBE || d.times.measured(length).samples() == 0 {
             d.times.add(length, seconds);
         }
         if self.enabled && d.off.is_none() && !d.free && !d.fixed {
@@ -295,6 +316,11 @@ impl Controller {
         let d = &mut self.drafters[drafter];
         if d.search.left > 0 {
             d.search.left -= u32::from(wanted == d.search.length);
+            return;
+        }
+        let seen = d.times.measured(wanted).samples();
+        if (1..SEARCH).contains(&seen) {
+            (d.search.length, d.search.left) = (wanted, SEARCH - seen);
             return;
         }
         d.search.since += 1;
@@ -316,10 +342,33 @@ impl Controller {
 
     /// Time of a verification of `drafts` drafted tokens of one sequence.
     pub fn verified(&mut self, drafts: usize, seconds: f64) {
-        if drafts == 0 && std::mem::take(&mut self.is_baseline_old) {
-            self.verify.forget(0);
+        self.undrafted = if drafts == 0 { self.undrafted.saturating_add(1) } else { 0 };
+        if drafts == 0 {
+            if self.undrafted <= BASELINE_SKIPPED && self.verify.measured(0).samples() > 0 {
+                return;
+            }
+            if std::mem::take(&mut self.is_baseline_old) {
+                self.last_baseline = self.verify.at(0);
+                self.verify.forget(0);
+            }
         }
         self.verify.add(drafts, seconds);
+        if drafts == 0 && self.verify.measured(0).samples() == BASELINE - BASELINE_SKIPPED {
+            self.hold_against_baseline();
+        }
+    }
+
+    /// Takes all times along if those of rounds without a draft have changed: what was measured on a machine that was busy would
+    /// otherwise look slow for ever on one that is not.
+    fn hold_against_baseline(&mut self) {
+        let (Some(before), Some(now)) = (self.last_baseline.take(), self.verify.measured(0).known()) else {
+            return;
+        };
+        let factor = now / before;
+        if !(1.0 / ANOTHER_MACHINE..=ANOTHER_MACHINE).contains(&factor) && factor.is_finite() {
+            self.verify.scale_others(Some(0), factor);
+            self.drafters.iter_mut().for_each(|d| d.times.scale_others(None, factor));
+        }
     }
 
     /// A drafter gave nothing although it took the time of a draft of `length` tokens.
@@ -350,16 +399,18 @@ impl Controller {
             if !std::mem::take(&mut self.drafters[index].judged) {
                 continue;
             }
-            self.drafters[index].trials = self.drafters[index].trials.saturating_add(1);
             let value = self.best(index, LENGTHS - 1).value;
             let d = &mut self.drafters[index];
-            let pays = value >= plain * if d.off.is_none() { STAY_MARGIN } else { RETURN_MARGIN };
+            d.trials = d.trials.saturating_add(1);
+            d.drafts = d.drafts.saturating_add(1);
+            let pays = value >= plain * if d.off.is_none() { 1.0 } else { RETURN_MARGIN };
             match (pays, d.off) {
-                (true, _) => (d.off, d.next_probe) = (None, FIRST_PROBE),
-                (false, None) if d.trials < TRIALS => {}
+                (true, _) => (d.off, d.next_probe, d.probe_left) = (None, FIRST_PROBE, PROBE),
+                (false, None) if d.is_new(value, plain) => {}
                 (false, None) => d.off = Some(0),
+                (false, Some(_)) if d.probe_left > 1 => d.probe_left -= 1,
                 (false, Some(_)) => {
-                    d.off = Some(0);
+                    (d.off, d.probe_left) = (Some(0), PROBE);
                     d.next_probe = (d.next_probe * 2).min(LAST_PROBE);
                 }
             }
@@ -369,6 +420,14 @@ impl Controller {
     /// Seconds of a verification of `drafts` drafted tokens, if that was measured.
     pub fn verify_seconds(&self, drafts: usize) -> Option<f64> {
         self.verify.measured(drafts).known()
+    }
+}
+
+impl Drafter {
+    /// Too little was seen of it to believe what it seems to be worth.
+    fn is_new(&self, value: f64, plain: f64) -> bool {
+        let is_unknown = self.drafts < FIRST_TRIALS || self.search.left > 0;
+        self.trials < TRIALS || (is_unknown && value > plain * NO_DOUBT)
     }
 }
 

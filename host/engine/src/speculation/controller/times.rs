@@ -27,6 +27,12 @@ impl RecentTimes {
         self.median = sorted[(kept - 1) / 2];
     }
 
+    /// The same on a machine that takes `factor` times as long.
+    fn scale(&mut self, factor: f64) {
+        self.seconds.iter_mut().for_each(|seconds| *seconds *= factor);
+        self.median *= factor;
+    }
+
     pub fn known(&self) -> Option<f64> {
         (self.samples > 0).then_some(self.median)
     }
@@ -61,6 +67,12 @@ impl Times {
     /// Forgets what was measured of a length.
     pub fn forget(&mut self, length: usize) {
         self.by_length[length.min(LENGTHS - 1)] = RecentTimes::default();
+    }
+
+    /// The same on a machine that takes `factor` times as long, but for verifications or drafts of `length` tokens.
+    pub fn scale_others(&mut self, length: Option<usize>, factor: f64) {
+        let others = self.by_length.iter_mut().enumerate().filter(|&(index, _)| Some(index) != length);
+        others.for_each(|(_, times)| times.scale(factor));
     }
 
     /// The times that were measured of a length.

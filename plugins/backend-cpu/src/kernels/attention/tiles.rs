@@ -30,7 +30,7 @@ pub(super) struct Queries<'a> {
 
 impl<'a> Queries<'a> {
     #[inline(always)]
-    fn query(&self, number: usize) -> &'a [f32] {
+    pub(super) fn query(&self, number: usize) -> &'a [f32] {
         let start = self.first + number / self.group * self.row_width + number % self.group * self.width;
         &self.values[start..start + self.width]
     }
