@@ -227,3 +227,48 @@ pub(crate) trait Lanes: Copy {
     /// The results must lie in -127..=127.
     unsafe fn quantize(values: *const f32, factor: f32, to: *mut u8) -> i32;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct SumEach<'a> {
+        vectors: &'a [[f32; LANES]; LANES],
+        sums: &'a mut [f32; LANES],
+    }
+
+    impl Task for SumEach<'_> {
+        #[inline(always)]
+        unsafe fn run<L: Lanes>(self) {
+            // SAFETY: 16 items are readable and writable each, and the processor has the instructions of L.
+            unsafe {
+                let mut vectors = [L::zero(); LANES];
+                for (vector, from) in vectors.iter_mut().zip(self.vectors) {
+                    *vector = L::load(from.as_ptr());
+                }
+                L::store(L::sum_each(vectors), self.sums.as_mut_ptr());
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_each_vector_have_one_order_and_place() {
+        // Values whose sum depends on the order.
+        let vectors: [[f32; LANES]; LANES] = std::array::from_fn(|vector| {
+            std::array::from_fn(|lane| {
+                let number = (vector * LANES + lane) as f32;
+                (number * 0.7).sin() * 10f32.powi((vector * 5 + lane * 3) as i32 % 7)
+            })
+        });
+        let expected = vectors.map(|lanes| {
+            let eight: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
+            let four: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+            (four[0] + four[2]) + (four[1] + four[3])
+        });
+        for level in Level::available() {
+            let mut sums = [0.0; LANES];
+            run(level, SumEach { vectors: &vectors, sums: &mut sums });
+            assert_eq!(sums.map(f32::to_bits), expected.map(f32::to_bits), "{level}");
+        }
+    }
+}

@@ -456,6 +456,8 @@ impl RowKernel {
             | Self::Softmax { .. }
             | Self::Angles { .. }
             | Self::TopK { .. } => 6,
+            Self::Quantize { .. } => 4,
+            Self::RmsNorm { .. } | Self::L2Norm { .. } => 2,
             _ => 1,
         }
     }
