@@ -3,12 +3,11 @@
 //! Lowering ([`lower()`]) turns nodes into kernels and adds what the graph does not say: quantised forms of
 //! activations, made once for all products that read them, and the angles of rotations. Scheduling ([`schedule`])
 //! puts kernels that do not depend on each other into one phase; between phases all threads meet. Placement
-//! ([`memory`]) gives each intermediate value a range of the workspace that it shares with values that live at other
+//! ([`place_intermediates`](support::place_intermediates)) gives each intermediate value a range of the workspace that it shares with values that live at other
 //! times.
 
 mod experts;
 mod lower;
-mod memory;
 mod names;
 mod schedule;
 
@@ -23,6 +22,7 @@ use crate::kernels::rope::RopePairing;
 use crate::weights::WeightType;
 use paceline_plugin_api::backend::{Plan, PlanSummary};
 use paceline_plugin_api::graph::Graph;
+use paceline_plugin_api::support::{self, ParameterCheck};
 use std::sync::Arc;
 
 /// Index of a value: those of the graph first, in its order, then those that lowering added.
@@ -38,6 +38,12 @@ pub(crate) struct Live {
     pub offset: Option<usize>,
     /// The largest count.
     pub max: usize,
+}
+
+impl From<Live> for support::Live {
+    fn from(live: Live) -> Self {
+        Self { offset: live.offset.map(|offset| offset as u64), max: live.max.try_into().unwrap_or(u32::MAX) }
+    }
 }
 
 /// Where a value is in a run.
@@ -367,32 +373,13 @@ pub(crate) enum Kernel {
     },
 }
 
-/// A parameter that a launch checks before it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Check {
-    /// An i32 count at `offset` is within 0..=max.
-    Count { offset: usize, max: usize },
-    /// Sequences at `offset`: rows inside the live rows, slots and lengths inside the states.
-    Sequences { offset: usize, live: Live, rows: Live, slots: usize, positions: usize },
-    /// Rollbacks at `offset`, live with the sequences: planes below the limit.
-    Planes { offset: usize, live: Live, planes: usize },
-    /// Rollbacks at `offset`: banks 0 or 1, at most so many kept records.
-    Records { offset: usize, live: Live, count: usize },
-    /// Rollbacks at `offset` keep nothing for the sequences at `sequences` whose length is 0.
-    NothingKept { offset: usize, live: Live, sequences: usize },
-    /// Cells at `offset` are below the limit; negative ones drop their rows.
-    Cells { offset: usize, live: Live, limit: usize },
-    /// Selected rows at `offset` are live rows.
-    Selected { offset: usize, live: Live, rows: Live },
-    /// Updates of a table at `offset` stay inside of it and name blocks below the limit.
-    Updates { offset: usize, live: Live, shape: [usize; 2] },
-}
-
 /// A lowered graph.
 pub(crate) struct Program {
     pub phases: Vec<Vec<Kernel>>,
     pub places: Vec<Place>,
-    pub checks: Vec<Check>,
+    /// Bytes of a parameter block.
+    pub parameter_bytes: usize,
+    pub checks: Vec<ParameterCheck>,
     /// Counters in the workspace or the result block that are zero when a run begins.
     pub counters: Vec<Id>,
     /// The kinds of rotation.

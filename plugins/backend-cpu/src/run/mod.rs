@@ -1,7 +1,6 @@
 //! Running a program: where values are, how work is cut into chunks, and what a chunk does.
 
 mod ahead;
-mod checks;
 mod experts;
 mod recurrent;
 mod rows;
@@ -20,6 +19,7 @@ use crate::pool::Work;
 use crate::program::{Cache, Id, Kernel, Linear, Live, Place, Program, RowKernel, RowsStore};
 use crate::quantized::QuantizedRows;
 use crate::weights::PackedMatrix;
+use paceline_plugin_api::support::ParameterBlock;
 use paceline_plugin_api::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -371,6 +371,17 @@ impl Work for BoundProgram {
 }
 
 impl BoundProgram {
+    /// The parameter block of a slot.
+    fn parameter_block(&self, slot: usize) -> Result<ParameterBlock<'_>> {
+        let (start, bytes) = (slot * self.parameter_stride, self.program.parameter_bytes);
+        let pointer = self.parameters.start.wrapping_add(start).cast::<i32>();
+        if start + bytes > self.parameters.bytes || !pointer.is_aligned() {
+            return Err(Error::invalid(format!("slot {slot} has no whole and aligned block of parameters")));
+        }
+        // SAFETY: inside the region and aligned; the host does not write a slot that it launches.
+        Ok(ParameterBlock(unsafe { std::slice::from_raw_parts(pointer, bytes / size_of::<i32>()) }))
+    }
+
     /// Checks what a launch of `slot` will rely on.
     pub fn check(&self, slot: u32) -> Result<()> {
         if self.poisoned.load(Ordering::Acquire) {
@@ -379,6 +390,7 @@ impl BoundProgram {
         if slot >= self.slots {
             return Err(Error::invalid(format!("there is no slot {slot}; there are {}", self.slots)));
         }
-        checks::check(Run { bound: self, slot: slot as usize })
+        let block = self.parameter_block(slot as usize)?;
+        self.program.checks.iter().try_for_each(|check| check.apply(block))
     }
 }

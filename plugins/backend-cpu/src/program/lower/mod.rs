@@ -4,11 +4,8 @@ mod experts;
 mod sequences;
 mod states;
 
-use super::memory::{Intermediate, assign};
 use super::schedule::phases;
-use super::{
-    ALIGNMENT, Check, CpuPlan, Id, Kernel, Linear, Live, Place, Program, Rotation, RowKernel, StateLayout,
-};
+use super::{ALIGNMENT, CpuPlan, Id, Kernel, Linear, Live, Place, Program, Rotation, RowKernel, StateLayout};
 use crate::capabilities::Capabilities;
 use crate::kernels::elementwise::Activation;
 use crate::kernels::kv::CellFormat;
@@ -17,6 +14,7 @@ use crate::quantized;
 use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, UNLIMITED_ROWS, WeightLayout};
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{DType, Graph, Node, StateKind, Value, ValueId, ValueKind};
+use paceline_plugin_api::support::{self, Intermediate, Numerics, ParameterCheck, place_intermediates};
 use paceline_plugin_api::{Error, Result};
 use std::collections::HashMap;
 
@@ -69,7 +67,7 @@ pub(crate) fn lower(graph: Graph, capabilities: Capabilities, layouts: &[WeightL
 struct Lowering<'g> {
     graph: &'g Graph,
     kernels: Vec<Kernel>,
-    checks: Vec<Check>,
+    checks: Vec<ParameterCheck>,
     rotations: Vec<Rotation>,
     counters: Vec<Id>,
     places: Vec<Option<Place>>,
@@ -128,21 +126,8 @@ impl<'g> Lowering<'g> {
                 lowering.places[id.index()] = Some(Place::Parameter(offset as usize));
             }
         }
-        lowering.check_counts();
+        lowering.checks = ParameterCheck::counts(graph);
         Ok(lowering)
-    }
-
-    fn check_counts(&mut self) {
-        let mut largest: HashMap<usize, usize> = HashMap::new();
-        for value in self.graph.values() {
-            if let Some(offset) = self.live(value).offset {
-                let max = value.shape.first() as usize;
-                largest.entry(offset).and_modify(|known| *known = max.min(*known)).or_insert(max);
-            }
-        }
-        let mut counts: Vec<_> = largest.into_iter().collect();
-        counts.sort_unstable();
-        self.checks.extend(counts.into_iter().map(|(offset, max)| Check::Count { offset, max }));
     }
 
     fn value(&self, id: ValueId) -> &'g Value {
@@ -150,11 +135,8 @@ impl<'g> Lowering<'g> {
     }
 
     fn live(&self, value: &Value) -> Live {
-        let offset = value.live.and_then(|id| match self.graph.value(id).kind {
-            ValueKind::Parameter { offset } => Some(offset as usize),
-            _ => None,
-        });
-        Live { offset, max: value.shape.first() as usize }
+        let live = support::Live::of(self.graph, value);
+        Live { offset: live.offset.map(|offset| offset as usize), max: live.max as usize }
     }
 
     fn root(&self, id: ValueId) -> Id {
@@ -173,7 +155,7 @@ impl<'g> Lowering<'g> {
         let id = self.places.len();
         self.places.push(None);
         self.root.push(id);
-        self.intermediates.push(Intermediate { id, bytes });
+        self.intermediates.push(Intermediate { id, bytes: bytes as u64 });
         id
     }
 
@@ -182,7 +164,7 @@ impl<'g> Lowering<'g> {
         let bytes = self.value(id).bytes().ok_or("its output has no size")? as usize;
         match self.graph.results().iter().find(|r| r.value == id) {
             Some(result) => self.places[id.index()] = Some(Place::Result(result.offset as usize)),
-            None => self.intermediates.push(Intermediate { id: id.index(), bytes }),
+            None => self.intermediates.push(Intermediate { id: id.index(), bytes: bytes as u64 }),
         }
         Ok(id.index())
     }
@@ -461,16 +443,10 @@ impl<'g> Lowering<'g> {
 
     /// What the plan says about a node that has a kernel.
     fn describe(&self, node: &Node, kernel: &str) -> NodePlan {
-        let mut numerics = Fnv::new();
-        numerics.text(NUMERICS_FAMILY);
+        let mut numerics = Numerics::new(NUMERICS_FAMILY);
         numerics.text(kernel);
         numerics.text(&node.operation);
-        for (key, value) in &node.attributes {
-            // Dimensions count rows, and what is kept for a rollback changes no row; everything else decides bits.
-            if !["dims", "mode", "planes"].contains(&key.as_str()) {
-                numerics.text(&format!("{key}={value:?}"));
-            }
-        }
+        numerics.attributes(node);
         let (mut bytes_read, mut operations) = (0, 0);
         for &id in &node.inputs {
             let value = self.value(id);
@@ -497,7 +473,7 @@ impl<'g> Lowering<'g> {
         NodePlan::Kernel {
             kernel: kernel.to_owned(),
             row_invariance: UNLIMITED_ROWS,
-            numerics: numerics.0,
+            numerics: numerics.id(),
             bytes_read,
             operations,
         }
@@ -512,10 +488,15 @@ impl<'g> Lowering<'g> {
             .max()
             .unwrap_or(0)
             .next_multiple_of(ALIGNMENT / 4);
-        let (offsets, mut total) = assign(&phases, &self.intermediates);
+        let touches = phases.iter().enumerate().flat_map(|(phase, kernels)| {
+            let ids = kernels.iter().flat_map(|kernel| kernel.reads().into_iter().chain(kernel.writes()));
+            ids.map(move |id| (phase, id))
+        });
+        let (offsets, total) = place_intermediates(touches, &self.intermediates, ALIGNMENT as u64, 0);
+        let mut total = total as usize;
         let mut places: Vec<Option<Place>> = self.places;
         for (id, offset) in offsets {
-            places[id] = Some(Place::Workspace(offset));
+            places[id] = Some(Place::Workspace(offset as usize));
         }
         let scratch = total;
         total += scratch_floats * size_of::<f32>() * capabilities.threads;
@@ -523,6 +504,7 @@ impl<'g> Lowering<'g> {
             phases,
             // A value that no kernel touches, such as a view, is never looked up.
             places: places.into_iter().map(|p| p.unwrap_or(Place::Workspace(0))).collect(),
+            parameter_bytes: self.graph.parameter_bytes() as usize,
             checks: self.checks,
             counters: self.counters,
             rotations: self.rotations,
@@ -573,21 +555,6 @@ fn state_layout(value: &Value) -> StateLayout {
         _ => {
             let entries = value.shape.first() as usize;
             StateLayout::Plain { entries, bytes: value.bytes().unwrap_or(0) as usize / entries.max(1) }
-        }
-    }
-}
-
-/// FNV-1a, 64 bit.
-struct Fnv(u64);
-
-impl Fnv {
-    fn new() -> Self {
-        Self(0xCBF2_9CE4_8422_2325)
-    }
-
-    fn text(&mut self, text: &str) {
-        for &byte in text.as_bytes().iter().chain(&[0]) {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
         }
     }
 }

@@ -6,11 +6,12 @@ use crate::kernels::conv::MAX_TAPS;
 use crate::kernels::kv::BLOCK;
 use crate::kernels::rope::RopePairing;
 use crate::program::{
-    AttentionWork, Cache, Check, ConvWork, DeltaMode, DeltaWork, Id, Kernel, Live, Records, ReplayWork,
-    Rotation, RowKernel, StateLayout,
+    AttentionWork, Cache, ConvWork, DeltaMode, DeltaWork, Id, Kernel, Live, Records, ReplayWork, Rotation,
+    RowKernel, StateLayout,
 };
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{Node, Value, ValueId};
+use paceline_plugin_api::support::ParameterCheck;
 
 impl Lowering<'_> {
     pub(super) fn rope(&mut self, node: &Node) -> Lowered<&'static str> {
@@ -59,7 +60,11 @@ impl Lowering<'_> {
         let shape = table_shape(self.value(node.inputs[0]));
         let live = self.live(self.value(node.inputs[1]));
         let offset = self.parameter_offset(node.inputs[1])?;
-        self.checks.push(Check::Updates { offset, live, shape });
+        self.checks.push(ParameterCheck::Updates {
+            offset: offset as u64,
+            live: live.into(),
+            shape: shape.map(|length| length as u32),
+        });
         let (table, updates) = (node.inputs[0].index(), node.inputs[1].index());
         self.kernels.push(Kernel::TableUpdate { table, shape, updates, live });
         Ok("table_update")
@@ -88,7 +93,11 @@ impl Lowering<'_> {
         let offset = self.parameter_offset(node.inputs[4])?;
         let live = self.live(self.value(node.inputs[4]));
         let limit = caches.map(|c| c.blocks * BLOCK).into_iter().min().unwrap_or(0);
-        self.checks.push(Check::Cells { offset, live, limit });
+        self.checks.push(ParameterCheck::Cells {
+            offset: offset as u64,
+            live: live.into(),
+            limit: limit as u64,
+        });
         let kernel = RowKernel::KvAppend {
             k: self.elements(node.inputs[0])?,
             v: self.elements(node.inputs[1])?,
@@ -108,11 +117,17 @@ impl Lowering<'_> {
     ) -> Lowered<Live> {
         let offset = self.parameter_offset(id)?;
         let live = self.live(self.value(id));
-        self.check(Check::Sequences { offset, live, rows, slots, positions });
+        self.check(ParameterCheck::Sequences {
+            offset: offset as u64,
+            live: live.into(),
+            rows: rows.into(),
+            slots: slots as u32,
+            positions: positions as u64,
+        });
         Ok(live)
     }
 
-    pub(super) fn check(&mut self, check: Check) {
+    pub(super) fn check(&mut self, check: ParameterCheck) {
         if !self.checks.contains(&check) {
             self.checks.push(check);
         }
@@ -121,7 +136,11 @@ impl Lowering<'_> {
     /// A rollback parameter whose planes are used.
     fn planes(&mut self, id: ValueId, planes: usize) -> Lowered<Id> {
         let (offset, live) = (self.parameter_offset(id)?, self.live(self.value(id)));
-        self.check(Check::Planes { offset, live, planes });
+        self.check(ParameterCheck::Planes {
+            offset: offset as u64,
+            live: live.into(),
+            planes: planes as u32,
+        });
         Ok(id.index())
     }
 
@@ -130,7 +149,7 @@ impl Lowering<'_> {
         let shape = self.value(records).shape;
         let count = shape.dims()[1] as usize;
         let (offset, live) = (self.parameter_offset(rollback)?, self.live(self.value(rollback)));
-        self.check(Check::Records { offset, live, count });
+        self.check(ParameterCheck::Records { offset: offset as u64, live: live.into(), count: count as u32 });
         let records = Records { state: records.index(), count, width: shape.last() as usize };
         Ok((records, rollback.index()))
     }
@@ -278,10 +297,10 @@ impl Lowering<'_> {
         // The node has no rows of its own to hold the sequences against.
         let rows = Live { offset: None, max: usize::MAX };
         let sequences_live = self.sequences(node.inputs[2], rows, slots, usize::MAX)?;
-        self.check(Check::NothingKept {
-            offset: self.parameter_offset(node.inputs[3])?,
-            live: sequences_live,
-            sequences: self.parameter_offset(node.inputs[2])?,
+        self.check(ParameterCheck::NothingKept {
+            offset: self.parameter_offset(node.inputs[3])? as u64,
+            live: sequences_live.into(),
+            sequences: self.parameter_offset(node.inputs[2])? as u64,
         });
         let work = ReplayWork {
             state: node.inputs[0].index(),
@@ -303,7 +322,11 @@ impl Lowering<'_> {
         let value = self.value(node.inputs[0]);
         let offset = self.parameter_offset(node.inputs[1])?;
         let live = self.live(self.value(node.inputs[1]));
-        self.checks.push(Check::Selected { offset, live, rows: self.live(value) });
+        self.checks.push(ParameterCheck::Selected {
+            offset: offset as u64,
+            live: live.into(),
+            rows: self.live(value).into(),
+        });
         let kernel = RowKernel::SelectRows {
             x: self.elements(node.inputs[0])?,
             x_rows: value.shape.first() as usize,

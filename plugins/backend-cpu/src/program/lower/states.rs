@@ -1,15 +1,20 @@
 //! Nodes that store and load rows of a state, and look up entries of a table.
 
 use super::{Lowered, Lowering};
-use crate::program::{Check, Kernel, RowKernel, RowsStore};
+use crate::program::{Kernel, RowKernel, RowsStore};
 use paceline_plugin_api::graph::{Node, ValueId, ValueKind};
+use paceline_plugin_api::support::ParameterCheck;
 
 impl Lowering<'_> {
     /// Has a launch check cells that are parameters; kernels pass over what nodes made and does not fit.
     fn check_cells(&mut self, cells: ValueId, limit: usize) {
         let value = self.value(cells);
         if let ValueKind::Parameter { offset } = value.kind {
-            self.check(Check::Cells { offset: offset as usize, live: self.live(value), limit });
+            self.check(ParameterCheck::Cells {
+                offset: offset.into(),
+                live: self.live(value).into(),
+                limit: limit as u64,
+            });
         }
     }
 
