@@ -187,11 +187,15 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Fetches the beginning of the first keys.
+    /// Fetches the beginning of the first keys, where the level reads them as they lie.
     #[inline(always)]
     pub(super) fn fetch_first(&self, block: usize) {
-        let place = self.place(&self.work.keys, block);
-        for line in (0..AHEAD).step_by(64) {
+        let keys = &self.work.keys;
+        if !self.reads_directly(keys) {
+            return;
+        }
+        let (place, seen) = (self.place(keys, block), self.span(block).len());
+        for line in (0..AHEAD.min(seen * cell_bytes(keys.format, keys.width))).step_by(64) {
             prefetch(place.wrapping_add(line));
         }
     }
