@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::lanes::{Lanes, Task};
+use super::lanes::{LANES, Lanes, Task};
 
 /// The NEON level: NEON and its dot products.
 #[derive(Clone, Copy)]
@@ -141,6 +141,28 @@ impl Lanes for Neon {
                     let halves = vreinterpret_u16_u8(vld1_u8(from.add(8 * I)));
                     vreinterpretq_f32_u32(vshll_n_u16::<16>(halves))
                 })
+            }
+        }
+
+        unsafe fn transpose_four(from: *const f32, stride: usize, to: *mut f32) {
+            for group in 0..4 {
+                // SAFETY: 4 items are readable at each of 16 places, 64 are writable.
+                unsafe {
+                    let place: [_; 4] = each!(I => vld1q_f32(from.add((4 * group + I) * stride)));
+                    // Two places each: items 0 and 2, items 1 and 3.
+                    let even = [vtrn1q_f32(place[0], place[1]), vtrn1q_f32(place[2], place[3])];
+                    let odd = [vtrn2q_f32(place[0], place[1]), vtrn2q_f32(place[2], place[3])];
+                    let [even, odd] = [even, odd].map(|pair| pair.map(|both| vreinterpretq_f64_f32(both)));
+                    let items = [
+                        vtrn1q_f64(even[0], even[1]),
+                        vtrn1q_f64(odd[0], odd[1]),
+                        vtrn2q_f64(even[0], even[1]),
+                        vtrn2q_f64(odd[0], odd[1]),
+                    ];
+                    for (item, values) in items.into_iter().enumerate() {
+                        vst1q_f32(to.add(item * LANES + 4 * group), vreinterpretq_f32_f64(values));
+                    }
+                }
             }
         }
 
