@@ -256,7 +256,7 @@ impl Speculation {
             let waiting = self.sequences[slot].unobserved.len();
             for index in 0..self.drafters.len() {
                 let may_wait = waiting <= room && !self.drafters[index].is_free();
-                if !may_wait || self.controller.is_in_use(index) {
+                if !may_wait || self.controller.is_ready(index) {
                     self.tell(context, slot, index);
                 }
             }

@@ -200,11 +200,6 @@ impl Controller {
         self.drafters.get(drafter).is_some_and(|d| d.off.is_none_or(|rounds| rounds >= d.next_probe))
     }
 
-    /// True unless the drafter was found not to be worth it, and no draft is due that tries it again.
-    pub fn is_in_use(&self, drafter: usize) -> bool {
-        !self.enabled || self.is_ready(drafter)
-    }
-
     /// True while no drafter is worth it.
     pub fn is_off(&self) -> bool {
         !self.drafters.is_empty() && self.drafters.iter().all(|d| d.off.is_some())

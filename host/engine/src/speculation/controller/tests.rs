@@ -12,6 +12,26 @@ fn drafted(controller: &mut Controller) -> usize {
     }
 }
 
+/// A controller of one drafter of at most `most` tokens, whose verifications are expected to take a tenth more for each.
+fn controller_of(most: usize) -> Controller {
+    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
+    controller.add_drafter(most, false, false);
+    controller
+}
+
+/// Plays a round: what a verification takes is as expected, a draft takes `draft_cost` for each token, and `accept` says how many
+/// of so many tokens are accepted. Returns the length of the draft.
+fn round(controller: &mut Controller, draft_cost: f64, accept: impl FnOnce(usize) -> usize) -> usize {
+    let length = drafted(controller);
+    controller.verified(length, 1.0 + 0.1 * length as f64);
+    if length > 0 {
+        controller.drafted(0, length, length, draft_cost * length as f64);
+        controller.accepted(0, length, accept(length));
+    }
+    controller.end_round();
+    length
+}
+
 /// Plays rounds with a drafter whose tokens are accepted with probability `accept`; times in units of a plain
 /// step. Returns tokens per plain step, and whether drafting ended switched off.
 fn play(accept: f64, draft_cost: f64, row_cost: f64, rounds: usize) -> (f64, bool) {
@@ -52,21 +72,11 @@ fn a_good_drafter_is_used_near_its_best_length() {
 /// A text that cannot be guessed says little of the next.
 #[test]
 fn a_bad_text_does_not_spoil_the_next() {
-    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
-    controller.add_drafter(4, false, false);
+    let mut controller = controller_of(4);
     for text in 0..20 {
         let is_good = text % 2 == 1;
-        let mut drafts = 0;
-        for _ in 0..60 {
-            let length = drafted(&mut controller);
-            controller.verified(length, 1.0 + 0.1 * length as f64);
-            if length > 0 {
-                drafts += 1;
-                controller.drafted(0, length, length, 0.2 * length as f64);
-                controller.accepted(0, length, if is_good { length } else { 0 });
-            }
-            controller.end_round();
-        }
+        let mut one = || round(&mut controller, 0.2, |length| if is_good { length } else { 0 });
+        let drafts = (0..60).filter(|_| one() > 0).count();
         assert!(if is_good { drafts > 40 } else { drafts < 14 }, "text {text}: {drafts} drafts");
         controller.new_text();
     }
@@ -90,16 +100,9 @@ fn a_useless_drafter_costs_little() {
 
 #[test]
 fn a_drafter_that_turns_good_is_found_again() {
-    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
-    controller.add_drafter(4, false, false);
+    let mut controller = controller_of(4);
     let mut round = |good: bool| {
-        let length = drafted(&mut controller);
-        controller.verified(length, 1.0 + 0.1 * length as f64);
-        if length > 0 {
-            controller.drafted(0, length, length, 0.2 * length as f64);
-            controller.accepted(0, length, if good { length } else { 0 });
-        }
-        controller.end_round();
+        round(&mut controller, 0.2, |length| if good { length } else { 0 });
         controller.is_off()
     };
     assert!((0..100).any(|_| round(false)));
@@ -183,50 +186,35 @@ fn a_fixed_length_is_kept() {
 /// A few bad drafts are luck in a text whose like went well before, and many are not.
 #[test]
 fn earlier_texts_speak_for_a_drafter() {
-    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
-    controller.add_drafter(4, false, false);
+    let mut controller = controller_of(4);
     let mut random = 7u32;
-    let mut round = |controller: &mut Controller, accept: u32| {
-        let length = drafted(controller);
-        controller.verified(length, 1.0 + 0.1 * length as f64);
-        if length > 0 {
-            controller.drafted(0, length, length, 0.2 * length as f64);
-            let is_right = |_: &usize| {
-                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                random >> 24 < accept
-            };
-            controller.accepted(0, length, (0..length).take_while(is_right).count());
-        }
-        controller.end_round();
+    // Nine of ten tokens.
+    let mut mostly = |length: usize| {
+        let is_right = |_: &usize| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            random >> 24 < 230
+        };
+        (0..length).take_while(is_right).count()
     };
     for _ in 0..5 {
-        (0..100).for_each(|_| round(&mut controller, 230));
+        (0..100).for_each(|_| _ = round(&mut controller, 0.2, &mut mostly));
         controller.new_text();
     }
-    (0..5).for_each(|_| round(&mut controller, 0));
+    (0..5).for_each(|_| _ = round(&mut controller, 0.2, |_| 0));
     assert!(!controller.is_off());
-    (0..20).for_each(|_| round(&mut controller, 0));
+    (0..20).for_each(|_| _ = round(&mut controller, 0.2, |_| 0));
     assert!(controller.is_off());
 }
 
 /// Once it is known that a drafter never pays, a new text does not change that.
 #[test]
 fn a_hopeless_drafter_is_not_tried_in_every_text() {
-    let mut controller = Controller::new(true, std::array::from_fn(|drafts| 1.0 + 0.1 * drafts as f64));
-    controller.add_drafter(4, false, false);
+    let mut controller = controller_of(4);
     let mut drafts = 0;
     for text in 0..50 {
         controller.new_text();
-        for _ in 0..40 {
-            let length = drafted(&mut controller);
-            controller.verified(length, 1.0 + 0.1 * length as f64);
-            if length > 0 {
-                drafts += u32::from(text >= 5);
-                controller.drafted(0, length, length, 0.5 * length as f64);
-                controller.accepted(0, length, 0);
-            }
-            controller.end_round();
-        }
+        let of_text = (0..40).filter(|_| round(&mut controller, 0.5, |_| 0) > 0).count();
+        drafts += if text >= 5 { of_text } else { 0 };
     }
     assert!((1..20).contains(&drafts), "{drafts} drafts in 45 texts");
 }
