@@ -42,11 +42,8 @@ fn graph(
 }
 
 fn load(model: &Model, graph: &Graph) -> Loaded {
-    let tensor = |id| {
-        let tensor = model.gguf().require_tensor(&graph.value(id).name).unwrap();
-        model.gguf().tensor_bytes(&tensor).unwrap().to_vec()
-    };
-    let weights: Vec<Vec<u8>> = graph.weights().map(tensor).collect();
+    let bytes = |id| model.weight_bytes(&graph.value(id).name).unwrap().into_owned();
+    let weights: Vec<Vec<u8>> = graph.weights().map(bytes).collect();
     Bench::open(&builtin_cpu(), 0, &[]).unwrap().load(graph, &weights).unwrap()
 }
 

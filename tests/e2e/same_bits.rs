@@ -25,7 +25,7 @@ fn engines(options: &EngineOptions) -> Vec<(String, Engine)> {
     // The types of 32 elements beside these, a different one for each kind of matrix, and experts.
     let mixed = RandomModel {
         weights: WeightTypes::ByName(mixed_type),
-        experts: Some(RandomExperts { count: 8, used: 3, inner: 64, shared: 96 }),
+        experts: Some(RandomExperts { count: 8, used: 3, inner: 64, shared: 96, merged: true }),
         ..RandomModel::default()
     };
     let mixed =

@@ -2,9 +2,11 @@
 
 use crate::error::{EngineError, Result};
 use crate::families::{self, Family};
+use crate::weights::WeightSource;
 use paceline_gguf::{Gguf, Origin, TensorType, TypeLayout};
 use paceline_plugin_api::backend::WeightUse;
 use paceline_plugin_api::weight_types::WeightType;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Sizes of a model that the engine and its users need.
@@ -103,6 +105,17 @@ impl Model {
                 id: weight.dtype.0,
                 plugin: plugin.to_owned(),
             }),
+        }
+    }
+
+    /// The bytes of a weight that the model's graphs name, in the file's type; copied where it is a part of a tensor.
+    ///
+    /// # Errors
+    /// A name that is no weight's; a type of unknown size.
+    pub fn weight_bytes(&self, name: &str) -> Result<Cow<'_, [u8]>> {
+        match WeightSource::find(&self.gguf, name) {
+            Some(source) => Ok(source.bytes(self.tensor_bytes(source.tensor.name)?)),
+            None => Ok(Cow::Borrowed(self.tensor_bytes(name)?)),
         }
     }
 

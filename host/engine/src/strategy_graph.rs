@@ -4,6 +4,7 @@
 use crate::fragments::Check;
 use crate::model::Model;
 use crate::step::ContextShape;
+use crate::weights::WeightSource;
 use paceline_gguf::Gguf;
 use paceline_plugin_api::graph::step::{Tap, group_prefix, name};
 use paceline_plugin_api::graph::{DType, Graph, Node, StateKind, Value, ValueId, ValueKind, fragment};
@@ -55,10 +56,10 @@ fn check_weight(value: &Value, model: &Model, draft: Option<&Gguf>) -> Result<()
         Some(own) => (draft.ok_or("its graph takes weights of a drafter's file, but none was given")?, own),
         None => (model.gguf().as_ref(), name.as_str()),
     };
-    let tensor =
-        file.tensor(own).ok_or_else(|| format!("its graph takes the weight `{name}`, which no file has"))?;
+    let source = WeightSource::find(file, own)
+        .ok_or_else(|| format!("its graph takes the weight `{name}`, which no file has"))?;
     let dims = value.shape.dims().iter().rev().map(|&d| u64::from(d));
-    if !dims.eq(tensor.dims.iter().copied()) || value.dtype.0 != tensor.tensor_type.id() {
+    if !dims.eq(source.dims()) || value.dtype.0 != source.tensor.tensor_type.id() {
         return Err(format!(
             "its graph takes `{name}` as {} {}, which the file has not",
             value.dtype, value.shape

@@ -1,12 +1,54 @@
 //! The tensors of a model as a family sees them: checked shapes, then weights of a graph.
 
 use crate::error::{EngineError, Result};
-use paceline_gguf::Gguf;
+use paceline_gguf::{Gguf, TensorInfo};
 use paceline_plugin_api::graph::{Builder, DType, ValueId};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-/// A tensor of the model, with its shape checked.
+/// What follows the name of a tensor of experts that has the rows of two matrices: for each expert those of the first,
+/// then those of the second. Each is a weight of its own.
+const HALVES: [&str; 2] = ["[gate]", "[up]"];
+
+/// Where a file has a weight: a tensor, or a half of each of its matrices.
+pub(crate) struct WeightSource<'a> {
+    pub tensor: TensorInfo<'a>,
+    half: Option<usize>,
+}
+
+impl<'a> WeightSource<'a> {
+    /// Looks up the weight that a graph calls `name`.
+    pub fn find(gguf: &'a Gguf, name: &str) -> Option<Self> {
+        if let Some(tensor) = gguf.tensor(name) {
+            return Some(Self { tensor, half: None });
+        }
+        let half = HALVES.iter().position(|half| name.ends_with(half))?;
+        let tensor = gguf.tensor(name.strip_suffix(HALVES[half])?)?;
+        (tensor.dims.len() == 3 && tensor.dims[1].is_multiple_of(2))
+            .then_some(Self { tensor, half: Some(half) })
+    }
+
+    /// Elements along each dimension, the contiguous one first.
+    pub fn dims(&self) -> Vec<u64> {
+        let mut dims = self.tensor.dims.to_vec();
+        if self.half.is_some() {
+            dims[1] /= 2;
+        }
+        dims
+    }
+
+    /// The weight's bytes, of all that the tensor has.
+    pub fn bytes(&self, all: &'a [u8]) -> Cow<'a, [u8]> {
+        let (Some(half), Some(&matrices)) = (self.half, self.tensor.dims.last()) else {
+            return Cow::Borrowed(all);
+        };
+        let size = all.len() / (2 * matrices as usize);
+        Cow::Owned(all.chunks_exact(size).skip(half).step_by(2).flatten().copied().collect())
+    }
+}
+
+/// A weight of the model, with its shape checked.
 #[derive(Clone, Debug)]
 pub struct Weight {
     name: String,
@@ -16,7 +58,7 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// The tensor's name.
+    /// Its name in graphs: the tensor's, and which half where it is one.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -60,6 +102,16 @@ impl<'a> Tensors<'a> {
     /// Matrices of experts: their number, and rows and columns of each.
     pub fn experts(&self, name: &str, dims: [u32; 3]) -> Result<Weight> {
         self.weight(name, &dims)
+    }
+
+    /// Two matrices for each expert, whose rows follow each other in one tensor.
+    pub fn merged_experts(&self, name: &str, [count, rows, columns]: [u32; 3]) -> Result<[Weight; 2]> {
+        let Weight { dtype, .. } = self.weight(name, &[count, 2 * rows, columns])?;
+        Ok(HALVES.map(|half| Weight {
+            name: format!("{name}{half}"),
+            dtype,
+            dims: vec![count, rows, columns],
+        }))
     }
 
     /// A matrix as that of the one expert that there is.

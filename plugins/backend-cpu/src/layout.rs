@@ -1,6 +1,6 @@
 //! Layouts of weights: plain f32 elements, or packed panels for products and gathers.
 
-use crate::weights::{PANEL_ROWS, WeightType, pack, packed_bytes, panel_count};
+use crate::weights::{WeightType, pack, packed_bytes, panel_count};
 use paceline_plugin_api::backend::WeightUse;
 use paceline_plugin_api::graph::Shape;
 use paceline_plugin_api::support::{self, WeightFormats};
@@ -30,22 +30,17 @@ impl WeightFormats for Panels {
     }
 
     fn packed_bytes(kind: WeightType, shape: &Shape) -> Result<u64> {
-        let (rows, columns) = matrix(shape)?;
+        let [count, rows, columns] = matrices(shape)?;
         let bytes = packed_bytes(kind, rows, columns).map_err(|e| Error::invalid(e.to_string()))?;
-        Ok(bytes as u64)
+        (bytes as u64).checked_mul(count as u64).ok_or_else(|| Error::invalid("the shape overflows"))
     }
 }
 
-/// Rows and columns of a matrix, or of several, one below the other, whose panels begin with their rows.
-pub(crate) fn matrix(shape: &Shape) -> Result<(usize, usize)> {
+/// Number, rows and columns of matrices. Each begins with a panel of its own.
+fn matrices(shape: &Shape) -> Result<[usize; 3]> {
     match *shape.dims() {
-        [rows, columns] => Ok((rows as usize, columns as usize)),
-        [count, rows, columns] if (rows as usize).is_multiple_of(PANEL_ROWS) => {
-            Ok((count as usize * rows as usize, columns as usize))
-        }
-        [_, rows, _] => Err(Error::invalid(format!(
-            "matrices of {rows} rows have no kernel: it must be a multiple of {PANEL_ROWS}"
-        ))),
+        [rows, columns] => Ok([1, rows as usize, columns as usize]),
+        [count, rows, columns] => Ok([count, rows, columns].map(|dim| dim as usize)),
         _ => Err(Error::invalid(format!("a weight of shape {shape} is not a matrix"))),
     }
 }
@@ -70,8 +65,15 @@ pub(crate) fn import(weight: &WeightUse, layout: u64, source: &[u8], target: &mu
             Ok(())
         }
         Layout::Packed(kind) => {
-            let (rows, columns) = matrix(&weight.shape)?;
-            pack(kind, source, rows, columns, target, 0..panel_count(rows)).map_err(|e| named(&e.to_string()))
+            let [count, rows, columns] = matrices(&weight.shape)?;
+            if !source.len().is_multiple_of(count) {
+                return Err(named(&format!("{} bytes were given for {count} matrices", source.len())));
+            }
+            let sources = source.chunks_exact(source.len() / count);
+            sources.zip(target.chunks_exact_mut(target.len() / count)).try_for_each(|(source, target)| {
+                pack(kind, source, rows, columns, target, 0..panel_count(rows))
+                    .map_err(|e| named(&e.to_string()))
+            })
         }
     }
 }

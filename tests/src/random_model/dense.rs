@@ -86,7 +86,7 @@ impl RandomDense {
             hidden: 128,
             layers: 3,
             ffn: 256,
-            experts: RandomExperts { count: 6, used: 2, inner: 96, shared: 0 },
+            experts: RandomExperts { count: 6, used: 2, inner: 96, shared: 0, merged: false },
             heads: 4,
             kv_heads: 2,
             head_dim: 32,

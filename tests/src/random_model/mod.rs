@@ -38,6 +38,8 @@ pub struct RandomExperts {
     pub inner: u32,
     /// Inner width of the shared one; 0 if there is none.
     pub shared: u32,
+    /// Whether gate and up of all experts are one tensor.
+    pub merged: bool,
 }
 
 /// A `qwen35` or `qwen35moe` model with random weights. The default is tiny: 0.9 M parameters, 4 layers, F32.
@@ -385,15 +387,19 @@ fn add_feed_forward(file: &mut ModelFile, name: impl Fn(&str) -> String, hidden:
 }
 
 fn add_experts(file: &mut ModelFile, name: impl Fn(&str) -> String, hidden: u32, experts: RandomExperts) {
-    let RandomExperts { count, used, inner, shared } = experts;
+    let RandomExperts { count, used, inner, shared, merged } = experts;
     // Logits of deviation 1 or so: the chosen differ in weight.
     file.floats(
         name("ffn_gate_inp.weight"),
         &[hidden, count],
         Values::Normal { deviation: 1.0 / (hidden as f32).sqrt() },
     );
-    file.experts(name("ffn_gate_exps.weight"), [hidden, inner, count], 1.0);
-    file.experts(name("ffn_up_exps.weight"), [hidden, inner, count], 1.0);
+    if merged {
+        file.experts(name("ffn_gate_up_exps.weight"), [hidden, 2 * inner, count], 1.0);
+    } else {
+        file.experts(name("ffn_gate_exps.weight"), [hidden, inner, count], 1.0);
+        file.experts(name("ffn_up_exps.weight"), [hidden, inner, count], 1.0);
+    }
     // The weighted sum of several outputs is smaller than each.
     file.experts(name("ffn_down_exps.weight"), [inner, hidden, count], BRANCH * (used as f32).sqrt());
     if shared == 0 {

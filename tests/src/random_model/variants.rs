@@ -4,7 +4,7 @@ use paceline_plugin_api::graph::DType;
 
 use super::{DenseFamily, RandomDense, RandomExperts, RandomModel, WeightTypes};
 
-const EXPERTS: RandomExperts = RandomExperts { count: 8, used: 3, inner: 64, shared: 96 };
+const EXPERTS: RandomExperts = RandomExperts { count: 8, used: 3, inner: 64, shared: 96, merged: false };
 
 pub(super) fn variants() -> Vec<(&'static str, RandomModel)> {
     let tiny = RandomModel::default;
@@ -22,12 +22,16 @@ pub(super) fn variants() -> Vec<(&'static str, RandomModel)> {
         ("attention-scale", RandomModel { attention_scale: Some(0.3), ..tiny() }),
         ("long-convolution", RandomModel { conv: 6, ..tiny() }),
         ("experts", RandomModel { experts: Some(EXPERTS), ..tiny() }),
+        (
+            "experts-merged",
+            RandomModel { experts: Some(RandomExperts { merged: true, ..EXPERTS }), ..tiny() },
+        ),
         ("experts-without-nextn", RandomModel { experts: Some(EXPERTS), nextn: 0, tied: false, ..tiny() }),
         // All are used, so that rounding cannot choose others than the reference.
         (
             "experts-q8-0",
             RandomModel {
-                experts: Some(RandomExperts { count: 4, used: 4, ..EXPERTS }),
+                experts: Some(RandomExperts { count: 4, used: 4, merged: true, ..EXPERTS }),
                 weights: DType::Q8_0.into(),
                 ..tiny()
             },
@@ -55,6 +59,10 @@ pub(super) fn dense_variants() -> Vec<(&'static str, RandomDense)> {
     let qwen3 = || RandomDense::tiny(DenseFamily::Qwen3);
     let llama = || RandomDense::tiny(DenseFamily::Llama);
     let wide = |family: DenseFamily| RandomDense { weights: WeightTypes::Q4KM, ..RandomDense::wide(family) };
+    let experts = |inner: u32, merged: bool| {
+        let model = RandomDense::tiny(DenseFamily::Qwen3Moe);
+        RandomDense { experts: RandomExperts { inner, merged, ..model.experts }, ..model }
+    };
     vec![
         ("qwen3", qwen3()),
         ("qwen3-untied", RandomDense { tied: false, ..qwen3() }),
@@ -67,7 +75,12 @@ pub(super) fn dense_variants() -> Vec<(&'static str, RandomDense)> {
         ("qwen3-bf16", RandomDense { weights: DType::BF16.into(), ..qwen3() }),
         ("qwen3-q8-0", RandomDense { weights: DType::Q8_0.into(), ..qwen3() }),
         ("qwen3-wide-q4-k-m", wide(DenseFamily::Qwen3)),
-        ("qwen3-experts", RandomDense::tiny(DenseFamily::Qwen3Moe)),
+        ("qwen3-experts", experts(96, false)),
+        ("qwen3-experts-merged", experts(96, true)),
+        // Widths that end within the 16 rows that kernels take together.
+        ("qwen3-experts-odd", experts(41, false)),
+        ("qwen3-experts-odd-merged", experts(41, true)),
+        ("qwen3-experts-odd-f16", RandomDense { weights: DType::F16.into(), ..experts(12, false) }),
         ("llama", llama()),
         ("llama-untied", RandomDense { tied: false, ..llama() }),
         ("llama-heads-1-to-1", RandomDense { kv_heads: 4, ..llama() }),

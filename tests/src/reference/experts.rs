@@ -23,8 +23,19 @@ impl Experts {
         if used == 0 || used > count {
             return Err(format!("{used} of {count} experts are used").into());
         }
-        let (gates, ups) = (matrix("ffn_gate_exps")?.split(count), matrix("ffn_up_exps")?.split(count));
         let downs = matrix("ffn_down_exps")?.split(count);
+        let (gates, ups) = match tensors.optional_matrix(&format!("{prefix}ffn_gate_up_exps.weight")) {
+            Some(both) => {
+                // Of each expert the gate, then up.
+                let mut both = both.split(2 * count).into_iter();
+                let pairs = (0..count).filter_map(|_| both.next().zip(both.next()));
+                pairs.unzip()
+            }
+            None => {
+                let mut matrix = |part: &str| tensors.matrix(&format!("{prefix}{part}.weight"));
+                (matrix("ffn_gate_exps")?.split(count), matrix("ffn_up_exps")?.split(count))
+            }
+        };
         let experts = gates.into_iter().zip(ups).zip(downs);
         let shared_gate = tensors.optional_matrix(&format!("{prefix}ffn_gate_inp_shexp.weight"));
         let mut matrix = |part: &str| tensors.matrix(&format!("{prefix}{part}.weight"));

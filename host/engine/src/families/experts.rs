@@ -89,13 +89,15 @@ impl Experts {
     pub fn open(t: &Tensors<'_>, layer: u32, norm: &str, hidden: u32, shape: &ExpertShape) -> Result<Self> {
         let name = |part: &str| format!("blk.{layer}.{part}.weight");
         let &ExpertShape { count, used, inner, shared, routing } = shape;
-        if t.has(&name("ffn_gate_up_exps")) {
-            return Err(t.unsupported(format!(
-                "tensor `{}` holds gate and up of experts in one, which is not supported: convert the model \
-                 with them apart",
-                name("ffn_gate_up_exps")
-            )));
-        }
+        let merged =
+            t.optional(&name("ffn_gate_up_exps"), |t, name| t.merged_experts(name, [count, inner, hidden]));
+        let [gate, up] = match merged? {
+            Some(both) => both,
+            None => [
+                t.experts(&name("ffn_gate_exps"), [count, inner, hidden])?,
+                t.experts(&name("ffn_up_exps"), [count, inner, hidden])?,
+            ],
+        };
         let shared = shared.map(|inner| -> Result<_> {
             let matrices = Matrices {
                 gate: t.single_expert(&name("ffn_gate_shexp"), inner, hidden)?,
@@ -107,11 +109,7 @@ impl Experts {
         Ok(Self {
             norm: t.vector(&name(norm), hidden)?,
             router: t.matrix(&name("ffn_gate_inp"), count, hidden)?,
-            matrices: Matrices {
-                gate: t.experts(&name("ffn_gate_exps"), [count, inner, hidden])?,
-                up: t.experts(&name("ffn_up_exps"), [count, inner, hidden])?,
-                down: t.experts(&name("ffn_down_exps"), [count, hidden, inner])?,
-            },
+            matrices: Matrices { gate, up, down: t.experts(&name("ffn_down_exps"), [count, hidden, inner])? },
             shared: shared.transpose()?,
             used,
             routing,

@@ -18,6 +18,7 @@ use paceline_plugin_api::client::{
 };
 use paceline_plugin_api::graph::{Builder, DType, Graph, Node, StateKind, ValueKind, step};
 use paceline_plugin_api::strategy::DRAFT_WEIGHT;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -344,13 +345,13 @@ fn place_states(
 }
 
 /// The bytes of a weight: of the model, or of the drafter's file.
-fn tensor_bytes<'a>(model: &'a Model, draft: Option<&'a Arc<Gguf>>, name: &str) -> Result<&'a [u8]> {
+fn weight_bytes<'a>(model: &'a Model, draft: Option<&'a Arc<Gguf>>, name: &str) -> Result<Cow<'a, [u8]>> {
     match (name.strip_prefix(DRAFT_WEIGHT), draft) {
         (Some(name), Some(draft)) => {
             let tensor = draft.require_tensor(name)?;
-            Ok(draft.tensor_bytes(&tensor)?)
+            Ok(Cow::Borrowed(draft.tensor_bytes(&tensor)?))
         }
-        _ => model.tensor_bytes(name),
+        _ => model.weight_bytes(name),
     }
 }
 
@@ -368,17 +369,16 @@ impl Loaded {
         let (mut done, mut batch, mut batch_bytes) = (0, Vec::new(), 0);
         progress(0, total);
         for (index, (weight, layout)) in uses.iter().zip(layouts).enumerate() {
-            let place = self.weights[&weight.name];
-            batch.push(WeightImportClient {
-                weight,
-                layout: *layout,
-                target: arena.span(place.offset, place.bytes),
-                source: tensor_bytes(model, draft, &weight.name)?,
-            });
+            batch.push((weight, layout, weight_bytes(model, draft, &weight.name)?));
             batch_bytes += layout.bytes;
             if batch_bytes >= IMPORT_BATCH || index + 1 == uses.len() {
+                let imports = batch.iter().map(|(weight, layout, source)| {
+                    let place = self.weights[&weight.name];
+                    let target = arena.span(place.offset, place.bytes);
+                    WeightImportClient { weight, layout: **layout, target, source }
+                });
                 self.device
-                    .import_weights(&batch)
+                    .import_weights(&imports.collect::<Vec<_>>())
                     .map_err(EngineError::backend(self.device.plugin(), "importing weights"))?;
                 // Else the whole file would stay in memory beside its copy.
                 model.gguf().release_pages();

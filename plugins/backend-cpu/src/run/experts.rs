@@ -7,7 +7,7 @@ use crate::kernels::experts::add_weighted;
 use crate::linear::{Activations, Output, linear};
 use crate::program::{ExpertMatrix, ExpertStage, ExpertsWork, Id};
 use crate::quantized::{QuantizedRows, quantize_row, row_bytes};
-use crate::weights::{PANEL_ROWS, PackedMatrix};
+use crate::weights::{PANEL_ROWS, PackedMatrix, panel_count};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -86,7 +86,7 @@ impl Run<'_> {
     /// Chunks that the product of a group is cut into.
     fn pieces(&self, work: &ExpertsWork, matrix: ExpertMatrix) -> usize {
         let wanted = (self.bound.threads * CHUNKS_PER_THREAD).div_ceil(self.groups(work).max(1));
-        wanted.min(matrix.n / PANEL_ROWS).max(1)
+        wanted.min(panel_count(matrix.n)).max(1)
     }
 
     /// Expert, positions and panels of a chunk.
@@ -98,7 +98,7 @@ impl Run<'_> {
     ) -> (usize, Range<usize>, Range<usize>) {
         let pieces = self.pieces(work, matrix);
         let (expert, positions) = work.grouping.of(self.list(work), chunk / pieces);
-        let panels = matrix.n / PANEL_ROWS;
+        let panels = panel_count(matrix.n);
         let cut = |piece: usize| panels * piece / pieces;
         (expert, positions, cut(chunk % pieces)..cut(chunk % pieces + 1))
     }
@@ -134,7 +134,7 @@ impl Run<'_> {
         let n = work.gate.n;
         let [gate, up, out] =
             [work.gate_out, work.up_out, work.inner].map(|id| self.write::<f32>(id, positions.end * n));
-        let columns = panels.start * PANEL_ROWS..panels.end * PANEL_ROWS;
+        let columns = panels.start * PANEL_ROWS..(panels.end * PANEL_ROWS).min(n);
         for position in positions {
             let span = position * n + columns.start..position * n + columns.end;
             // SAFETY: these columns of the position are this chunk's.
