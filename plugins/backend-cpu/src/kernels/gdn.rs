@@ -2,7 +2,7 @@
 
 use super::SharedSlice;
 use super::math::exp;
-use crate::linear::lanes::prefetch;
+use crate::linear::lanes::{prefetch, prefetch_second_level};
 use core::ops::Range;
 
 /// Inputs of [`gated_delta_net`], for the new rows of one sequence.
@@ -32,6 +32,9 @@ pub struct GatedDeltaNet<'a> {
 
 /// Columns of a state that go through all rows together: with 128 keys they fill two thirds of a first-level cache.
 const COLUMNS: usize = 64;
+
+/// Columns of a state that a lone row goes through together: as many sums fit the registers.
+const LONE_COLUMNS: usize = 128;
 
 /// Elements of scratch that [`gated_delta_net`] needs.
 pub const fn scratch_floats(key_width: usize) -> usize {
@@ -128,11 +131,16 @@ unsafe fn gated_delta_net_body(
     columns: Range<usize>,
 ) {
     assert!(head < work.value_heads && columns.end <= work.value_width);
+    let is_replayed = to.replayed.is_some_and(|replay| !replay.records.is_empty());
+    let lone = to.state.before.filter(|_| work.log_decay.len() == work.value_heads && !is_replayed);
     let mut at = columns.start;
     while at < columns.end {
         // SAFETY: these columns belong to the caller's work range.
         at += unsafe {
             match columns.end - at {
+                LONE_COLUMNS.. if let Some(state) = lone => {
+                    lone_row::<LONE_COLUMNS>(work, to, state, head, at)
+                }
                 COLUMNS.. => run_columns::<COLUMNS>(work, to, head, at),
                 16.. => run_columns::<16>(work, to, head, at),
                 _ => run_columns::<1>(work, to, head, at),
@@ -334,6 +342,94 @@ unsafe fn run_columns<const N: usize>(
         }
     }
     N
+}
+
+/// The only row, over `N` columns of a head from `start` on, without records. Returns `N`.
+///
+/// Two passes over the state where it lies, of which both compute t: a copy of it would be used once. Either asks for
+/// a part of the next head's state, in the order in which it lies in memory, so that memory never waits.
+///
+/// # Safety
+/// Nobody else touches these columns of the head.
+#[inline(always)]
+unsafe fn lone_row<const N: usize>(
+    work: &GatedDeltaNet<'_>,
+    to: &GatedDeltaNetOut<'_>,
+    before: SharedSlice<'_, f32>,
+    head: usize,
+    start: usize,
+) -> usize {
+    let (key_width, value_width) = (work.key_width, work.value_width);
+    let size = key_width * value_width;
+    assert!(start + N <= value_width && size <= before.len());
+    let key_start = head % work.key_heads * key_width;
+    let (key, query) = (&work.key[key_start..][..key_width], &work.query[key_start..][..key_width]);
+    let decay = exp(work.log_decay[head]);
+    let place = head * value_width + start;
+    let value = &work.value[place..][..N];
+    let state = StateColumns::<N> { start: before.pointer(start), stride: value_width };
+    // What is due with each key of a pass: all passes of the head together ask for as much as a head has.
+    let part =
+        |pass: usize| before.pointer(0).wrapping_add(size + (start / N * 2 + pass) * key_width * N / 2);
+    let ahead = [part(0), part(1)].map(|start| Ahead::<N> { start });
+
+    let mut predicted = [0.0f32; N];
+    for (i, &key) in key.iter().enumerate() {
+        ahead[0].fetch(i);
+        // SAFETY: the state has a row for each element of a key, and these columns are the caller's.
+        let row = unsafe { state.row(i) };
+        for j in 0..N {
+            predicted[j] = key.mul_add(row[j] * decay, predicted[j]);
+        }
+    }
+    let mut delta = [0.0f32; N];
+    for j in 0..N {
+        delta[j] = work.beta[head] * (value[j] - predicted[j]);
+    }
+    let kept = to.state.after(0, 1, start, size);
+    let mut sum = [0.0f32; N];
+    for (i, (&key, &query)) in key.iter().zip(query).enumerate() {
+        ahead[1].fetch(i);
+        // SAFETY: as above.
+        let row = unsafe { state.row(i) };
+        let mut updated = [0.0f32; N];
+        for j in 0..N {
+            updated[j] = key.mul_add(delta[j], row[j] * decay);
+            sum[j] = query.mul_add(updated[j], sum[j]);
+        }
+        if let Some(kept) = kept {
+            // SAFETY: as above; the row that was read is no longer needed.
+            unsafe { *kept.add(i * value_width).cast::<[f32; N]>() = updated };
+        }
+    }
+    for sum in &mut sum {
+        *sum *= work.scale;
+    }
+    // SAFETY: these columns belong to the caller's work range.
+    unsafe {
+        to.out.part(place..place + N).copy_from_slice(&sum);
+        if let Some(kept) = to.deltas.filter(|kept| kept.first == 0) {
+            kept.to.part(place..place + N).copy_from_slice(&delta);
+        }
+    }
+    N
+}
+
+/// The part of the next head's state that is due in a pass over `N` columns of this one.
+#[derive(Clone, Copy)]
+struct Ahead<const N: usize> {
+    start: *mut f32,
+}
+
+impl<const N: usize> Ahead<N> {
+    /// Asks for what is due with element `i` of the key.
+    #[inline(always)]
+    fn fetch(self, i: usize) {
+        let due = self.start.wrapping_add(i * N / 2).cast::<u8>();
+        for at in (0..N / 2 * size_of::<f32>()).step_by(64) {
+            prefetch_second_level(due.wrapping_add(at));
+        }
+    }
 }
 
 /// [`begin`] for the columns from `start` on, with as many records as there are.

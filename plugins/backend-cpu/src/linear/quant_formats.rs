@@ -13,6 +13,8 @@ pub(super) trait QuantFormat {
     /// Whether two panels at once are faster where there are many rows. They save loads of activations; formats
     /// with more arithmetic for each block are not limited by those.
     const PAIRED: bool;
+    /// How far ahead weights are fetched for one or two rows, if less than for more.
+    const NEAR_BYTES: Option<usize> = None;
 
     /// Adds the products of one block to the sums of `P` panels and `R` rows.
     ///
@@ -226,12 +228,22 @@ unsafe fn scale_and_minimum<L: Lanes>(
     }
 }
 
-/// A block of Q4_K or Q5_K, with sub-blocks of `size` bytes.
+/// Lines of a block of each K type, with its tail.
+const Q4_LINES: usize = lines(WeightType::Q4K);
+const Q5_LINES: usize = lines(WeightType::Q5K);
+const Q6_LINES: usize = lines(WeightType::Q6K);
+
+const fn lines(kind: WeightType) -> usize {
+    let layout = kind.layout();
+    (layout.body + layout.tail).div_ceil(VECTOR)
+}
+
+/// A block of Q4_K or Q5_K, with sub-blocks of `size` bytes and `LINES` lines.
 ///
 /// # Safety
 /// As for [`QuantFormat::add_block`].
 #[inline(always)]
-unsafe fn block_with_minimum<L: Lanes, F: Groups, const R: usize, const P: usize>(
+unsafe fn block_with_minimum<L: Lanes, F: Groups, const R: usize, const P: usize, const LINES: usize>(
     mut block: Block<R, P>,
     size: usize,
     sums: &mut [[L::Floats; R]; P],
@@ -241,9 +253,7 @@ unsafe fn block_with_minimum<L: Lanes, F: Groups, const R: usize, const P: usize
         let bodies = block.bodies;
         let d = load_halves::<L, P>(each_at(bodies, D_AT), 1.0);
         let dmin = load_halves::<L, P>(each_at(bodies, DMIN_AT), 1.0);
-        block.fetch_ahead(0, SUBS_AT / VECTOR);
         for sub in 0..SUB_BLOCKS {
-            block.fetch_ahead(SUBS_AT + sub * size, size / VECTOR);
             let (mut scales, mut minimums) = (d, dmin);
             for p in 0..P {
                 (scales[p], minimums[p]) = scale_and_minimum::<L>(bodies[p], sub, d[p], dmin[p]);
@@ -252,7 +262,7 @@ unsafe fn block_with_minimum<L: Lanes, F: Groups, const R: usize, const P: usize
                 each_at(bodies, SUBS_AT + sub * size),
                 scales,
                 block.acts,
-                Ahead::NOTHING,
+                block.ahead_of_sub::<LINES, 3>(sub),
                 sums,
             );
             for (sums, minimum) in sums.iter_mut().zip(minimums) {
@@ -268,6 +278,7 @@ unsafe fn block_with_minimum<L: Lanes, F: Groups, const R: usize, const P: usize
 impl QuantFormat for Q4K {
     const KIND: WeightType = WeightType::Q4K;
     const PAIRED: bool = false;
+    const NEAR_BYTES: Option<usize> = Some(8 * 1024);
 
     #[inline(always)]
     unsafe fn add_block<L: Lanes, const R: usize, const P: usize>(
@@ -275,13 +286,14 @@ impl QuantFormat for Q4K {
         sums: &mut [[L::Floats; R]; P],
     ) {
         // SAFETY: as the caller promises.
-        unsafe { block_with_minimum::<L, Q4K, R, P>(block, Q4_SUB, sums) }
+        unsafe { block_with_minimum::<L, Q4K, R, P, { Q4_LINES }>(block, Q4_SUB, sums) }
     }
 }
 
 impl QuantFormat for Q5K {
     const KIND: WeightType = WeightType::Q5K;
     const PAIRED: bool = false;
+    const NEAR_BYTES: Option<usize> = Some(8 * 1024);
 
     #[inline(always)]
     unsafe fn add_block<L: Lanes, const R: usize, const P: usize>(
@@ -289,7 +301,7 @@ impl QuantFormat for Q5K {
         sums: &mut [[L::Floats; R]; P],
     ) {
         // SAFETY: as the caller promises.
-        unsafe { block_with_minimum::<L, Q5K, R, P>(block, Q5_SUB, sums) }
+        unsafe { block_with_minimum::<L, Q5K, R, P, { Q5_LINES }>(block, Q5_SUB, sums) }
     }
 }
 
@@ -313,6 +325,7 @@ impl Groups for Q6K {
 impl QuantFormat for Q6K {
     const KIND: WeightType = WeightType::Q6K;
     const PAIRED: bool = false;
+    const NEAR_BYTES: Option<usize> = Some(10 * 1024);
 
     #[inline(always)]
     unsafe fn add_block<L: Lanes, const R: usize, const P: usize>(
@@ -323,10 +336,8 @@ impl QuantFormat for Q6K {
         unsafe {
             let bodies = block.bodies;
             let d = load_halves::<L, P>(block.tails, 0.25);
-            block.fetch_ahead(0, Q6_SUBS_AT / VECTOR);
-            block.fetch_ahead(WeightType::Q6K.layout().body, 1);
             for sub in 0..SUB_BLOCKS {
-                block.fetch_ahead(Q6_SUBS_AT + sub * Q6_SUB, Q6_SUB / VECTOR);
+                let ahead = block.ahead_of_sub::<Q6_LINES, 4>(sub);
                 let (mut scales0, mut scales1) = (d, d);
                 for p in 0..P {
                     let planes = bodies[p].add(2 * sub * LANES);
@@ -334,14 +345,14 @@ impl QuantFormat for Q6K {
                     scales1[p] = L::mul(d[p], L::to_floats(L::load_i8(planes.add(LANES))));
                 }
                 let vectors = each_at(bodies, Q6_SUBS_AT + sub * Q6_SUB);
-                let dots0 = dots_of_half::<L, Q6K, R, P, 0>(vectors, block.acts, Ahead::NOTHING);
+                let dots0 = dots_of_half::<L, Q6K, R, P, 0>(vectors, block.acts, ahead);
                 let mut parts = [[L::zero(); R]; P];
                 for p in 0..P {
                     for r in 0..R {
                         parts[p][r] = L::mul(L::to_floats(dots0[p][r]), scales0[p]);
                     }
                 }
-                let dots1 = dots_of_half::<L, Q6K, R, P, 1>(vectors, block.acts, Ahead::NOTHING);
+                let dots1 = dots_of_half::<L, Q6K, R, P, 1>(vectors, block.acts, ahead);
                 for r in 0..R {
                     let act_scale = L::splat(block.acts.scale(r));
                     for p in 0..P {

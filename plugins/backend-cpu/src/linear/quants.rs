@@ -11,8 +11,10 @@ use crate::quantized::{BLOCK, BLOCK_BYTES, OFFSETS_AT, SCALE_AT, SCALED_SUM_AT};
 use crate::weights::VECTOR;
 
 /// How far ahead of the kernel weights are fetched.
-const PREFETCH_BYTES: usize = 16 * 1024;
-/// How far ahead the first tails of a panel are fetched, in bytes of weights.
+const PREFETCH_BYTES: usize = 18 * 1024;
+/// The most rows for which a format may want them fetched less far ahead: they go by faster.
+const NEAR_ROWS: usize = 2;
+/// How far ahead the first tails of a group are fetched, in bytes of weights.
 const TAILS_AHEAD: usize = 2 * 1024;
 /// So many sums of a tile do not keep the processor busy one by one.
 const FEW_SUMS: usize = 3;
@@ -94,6 +96,18 @@ impl<const R: usize, const P: usize> Block<R, P> {
     #[inline(always)]
     pub fn fetch_ahead(&self, at: usize, lines: usize) {
         Ahead { start: self.ahead.wrapping_add(at), lines, streaming: self.streaming }.fetch(0..lines);
+    }
+
+    /// An eighth of the `LINES` lines of a block, due with 32 of its 256 elements, in the order in which they lie: to be
+    /// fetched while these are computed where there are at most `SPREAD_ROWS` rows, else at once.
+    #[inline(always)]
+    pub fn ahead_of_sub<const LINES: usize, const SPREAD_ROWS: usize>(&self, sub: usize) -> Ahead {
+        let (at, lines) = (LINES * sub / 8 * VECTOR, LINES.div_ceil(8));
+        if R <= SPREAD_ROWS {
+            return self.ahead(at, lines);
+        }
+        self.fetch_ahead(at, lines);
+        Ahead::NOTHING
     }
 
     /// The same lines, to be fetched while 32 elements are computed, or at once where several panels give much to do.
@@ -270,8 +284,8 @@ struct Fetch {
 impl Fetch {
     const NOTHING: Self = Self { from: 0, streaming: false };
 
-    /// The panels behind one whose bodies take so many bytes: far enough ahead that a panel's first tails, which lie
-    /// behind its bodies, come in time too.
+    /// What follows, where so many bytes of bodies lie together: far enough ahead that the first tails behind them come in
+    /// time too.
     fn behind(bodies: usize) -> Self {
         Self { from: PREFETCH_BYTES.max(bodies + TAILS_AHEAD), streaming: true }
     }
@@ -299,17 +313,25 @@ impl<F: QuantFormat, const R: usize, const P: usize> Task for Tile<'_, F, R, P> 
             let mut sums = [[L::zero(); R]; P];
             let mut block = Block {
                 bodies: self.panels,
-                tails: each_at(self.panels, self.blocks * layout.body),
+                tails: self.panels,
                 acts: Acts { rows: self.rows, at: 0 },
                 ahead: self.panels[0].wrapping_add(self.fetch.from),
                 streaming: self.fetch.streaming,
             };
-            for _ in 0..self.blocks {
-                F::add_block::<L, R, P>(block, &mut sums);
-                block.bodies = each_at(block.bodies, layout.body);
-                block.tails = each_at(block.tails, layout.tail);
-                block.ahead = block.ahead.wrapping_add(layout.body + layout.tail);
-                block.acts.at += layout.block / BLOCK * BLOCK_BYTES;
+            let (mut group, mut left) = (self.panels, self.blocks);
+            while left > 0 {
+                let count = left.min(layout.group());
+                block.bodies = group;
+                block.tails = each_at(group, count * layout.body);
+                for _ in 0..count {
+                    F::add_block::<L, R, P>(block, &mut sums);
+                    block.bodies = each_at(block.bodies, layout.body);
+                    block.tails = each_at(block.tails, layout.tail);
+                    block.ahead = block.ahead.wrapping_add(layout.body + layout.tail);
+                    block.acts.at += layout.block / BLOCK * BLOCK_BYTES;
+                }
+                group = each_at(group, count * (layout.body + layout.tail));
+                left -= count;
             }
             for (target, sums) in self.targets.into_iter().zip(sums) {
                 target.write::<L, R>(sums);
@@ -430,7 +452,12 @@ impl<F: QuantFormat> Product<'_, F> {
 impl<F: QuantFormat> Task for Product<'_, F> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        let bodies = self.job.weights.k() / F::KIND.block() * F::KIND.layout().body;
+        let layout = F::KIND.layout();
+        let bodies = (self.job.weights.k() / layout.block).min(layout.group()) * layout.body;
+        let first_fetch = match F::NEAR_BYTES {
+            Some(from) if self.job.rows <= NEAR_ROWS => Fetch { from, streaming: true },
+            _ => Fetch::behind(bodies),
+        };
         for panels in self.job.panel_chunks() {
             if F::PAIRED && L::PAIRED_TILE > 0 && self.job.rows > L::TILE {
                 for_row_tiles(self.job.rows, PAIRED_ROWS, |row, rows| {
@@ -440,7 +467,7 @@ impl<F: QuantFormat> Task for Product<'_, F> {
                 continue;
             }
             for_row_tiles(self.job.rows, L::TILE, |row, rows| {
-                let fetch = if row == 0 { Fetch::behind(bodies) } else { Fetch::NOTHING };
+                let fetch = if row == 0 { first_fetch } else { Fetch::NOTHING };
                 for panel in panels.clone() {
                     // SAFETY: as above.
                     unsafe { self.tile_of::<L>(row, rows, panel, fetch) }

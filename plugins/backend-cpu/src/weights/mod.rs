@@ -3,7 +3,8 @@
 //! A canonical matrix (as a GGUF file stores it) is `n` rows of `k` values, row by row, each row
 //! cut into blocks along `k`. The packed form groups 16 rows into a *panel*, so that a vector
 //! lane is an output row and a kernel never adds across lanes. The last panel is padded with
-//! zero rows. A panel is the bodies of its blocks in ascending `k`, then their tails:
+//! zero rows. A panel is the bodies of its blocks in ascending `k`, then their tails; where tails are longer than a
+//! sixteenth of the bodies, that for every 1024 values of a row and what is left of them:
 //!
 //! | type       | block | body of the 16 rows                           | bytes | tail (bytes)  |
 //! |------------|------:|-----------------------------------------------|------:|---------------|
@@ -52,6 +53,13 @@ pub(crate) const VECTOR: usize = 4 * PANEL_ROWS;
 /// Bytes of one `f16` for each row of a panel.
 pub(crate) const HALVES: usize = 2 * PANEL_ROWS;
 
+/// Values of a row whose tails lie behind their bodies: if all tails of a long row lay together, a kernel would read two
+/// places far from each other, which memory answers slower than one.
+const GROUP_VALUES: usize = 1024;
+
+/// Where bodies are so many times as long as their tails, all tails of a panel lie together: they are few lines.
+const LONG_BODY: usize = 16;
+
 /// Bytes of the largest canonical block, that of Q6_K.
 const LARGEST_BLOCK: usize = 210;
 
@@ -96,6 +104,21 @@ pub(crate) struct Layout {
     pub body: usize,
     /// Bytes in the tail of a panel.
     pub tail: usize,
+}
+
+impl Layout {
+    /// Blocks whose tails lie behind their bodies: all of a panel where bodies are long.
+    pub const fn group(&self) -> usize {
+        if self.tail * LONG_BODY <= self.body { usize::MAX } else { GROUP_VALUES / self.block }
+    }
+
+    /// Where the body and the tail of a block begin in a panel of so many.
+    fn places(&self, blocks: usize, index: usize) -> [usize; 2] {
+        let first = index - index % self.group();
+        let bodies = (blocks - first).min(self.group()) * self.body;
+        let (start, within) = (first * (self.body + self.tail), index - first);
+        [start + within * self.body, start + bodies + within * self.tail]
+    }
 }
 
 impl WeightType {
@@ -304,14 +327,16 @@ pub fn pack(
 
 /// Writes one canonical row into a lane of a zeroed panel.
 fn pack_row(kind: WeightType, row: &[u8], lane: usize, panel: &mut [u8]) {
-    let Layout { canonical, body, tail, .. } = kind.layout();
+    let layout = kind.layout();
+    let canonical = layout.canonical;
     if !kind.is_quantized() {
         return floats::pack_row(row, canonical, lane, panel);
     }
     let blocks = row.len() / canonical;
-    let (bodies, tails) = panel.split_at_mut(blocks * body);
-    for (i, (block, body)) in row.chunks_exact(canonical).zip(bodies.chunks_exact_mut(body)).enumerate() {
-        let tail = &mut tails[i * tail..(i + 1) * tail];
+    for (index, block) in row.chunks_exact(canonical).enumerate() {
+        let [body_at, tail_at] = layout.places(blocks, index);
+        let (body, tail) = panel.split_at_mut(tail_at);
+        let (body, tail) = (&mut body[body_at..body_at + layout.body], &mut tail[..layout.tail]);
         match kind {
             WeightType::Q8_0 => simple_quants::pack_q8_0(block, lane, body, tail),
             WeightType::Q4_0 | WeightType::Iq4Nl => simple_quants::pack_q4_0(block, lane, body, tail),
@@ -329,12 +354,12 @@ fn pack_row(kind: WeightType, row: &[u8], lane: usize, panel: &mut [u8]) {
 
 /// Reads block `index` of a canonical row of `k` values back out of a lane of a panel.
 fn unpack_block(kind: WeightType, panel: &[u8], k: usize, lane: usize, index: usize, block: &mut [u8]) {
-    let Layout { canonical, body, tail, .. } = kind.layout();
+    let layout = kind.layout();
     if !kind.is_quantized() {
-        return floats::unpack_element(panel, canonical, lane, index, block);
+        return floats::unpack_element(panel, layout.canonical, lane, index, block);
     }
-    let (bodies, tails) = panel.split_at(k / kind.block() * body);
-    let (body, tail) = (&bodies[index * body..(index + 1) * body], &tails[index * tail..(index + 1) * tail]);
+    let [body_at, tail_at] = layout.places(k / layout.block, index);
+    let (body, tail) = (&panel[body_at..body_at + layout.body], &panel[tail_at..tail_at + layout.tail]);
     match kind {
         WeightType::Q8_0 => simple_quants::unpack_q8_0(body, tail, lane, block),
         WeightType::Q4_0 | WeightType::Iq4Nl => simple_quants::unpack_q4_0(body, tail, lane, block),
