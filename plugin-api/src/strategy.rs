@@ -409,7 +409,7 @@ pub trait Rollback: Send + Sync {
     fn delta_net(&self, shape: &DeltaNetShape) -> Result<Graph>;
 
     /// A graph with the parameters `sequence_count`, `sequences` and `rollback` that brings `delta` up to the records that
-    /// are kept, so that it can be saved.
+    /// are kept, so that it can be saved, or that rows which stay can go into it.
     ///
     /// # Errors
     /// A layer that the strategy cannot roll back.

@@ -3,7 +3,7 @@
 //! The text that remains is the same in every test. Its logits come from an engine that never takes anything back;
 //! what is taken back in between are rows of junk.
 
-use paceline_engine::{Engine, EngineOptions, Rows, SequenceId, StrategyOptions, Want};
+use paceline_engine::{Engine, EngineOptions, Outputs, Rows, SequenceId, StrategyOptions, Want};
 use paceline_gguf::Gguf;
 use paceline_tests::engines::{bits, builtin_cpu, logits, options};
 use paceline_tests::random_model::RandomModel;
@@ -64,11 +64,23 @@ impl Subject {
         let tokens = self.rows(position, rows, keep);
         let run = [Rows { sequence, tokens: &tokens, outputs: rows }];
         let outputs = engine.run(&run, Want::Logits).unwrap();
+        self.check_rows(&outputs, position, keep);
+        engine.roll_back(sequence, rows - keep).unwrap();
+        assert_eq!(engine.sequence_length(sequence), position + keep);
+    }
+
+    /// Processes a row that nobody will take back, and compares it.
+    fn final_step(&self, engine: &mut Engine, sequence: SequenceId) {
+        let position = engine.sequence_length(sequence);
+        let tokens = &self.text[position..position + 1];
+        let outputs = engine.run_final(&[Rows { sequence, tokens, outputs: 1 }], Want::Logits).unwrap();
+        self.check_rows(&outputs, position, 1);
+    }
+
+    fn check_rows(&self, outputs: &Outputs<'_>, position: usize, keep: usize) {
         for row in 0..keep {
             self.check(position + row, outputs.logits(row).unwrap());
         }
-        engine.roll_back(sequence, rows - keep).unwrap();
-        assert_eq!(engine.sequence_length(sequence), position + keep);
     }
 
     fn check(&self, position: usize, row: &[f32]) {
@@ -90,12 +102,17 @@ fn any_sequence_of_runs_and_rollbacks_leaves_no_trace() {
                 let sequence = engine.new_sequence().unwrap();
                 let engine = RefCell::new(engine);
                 let most = depth as usize + 1;
-                let steps = proptest::collection::vec((1..=most, 0usize..=16), 1..24);
+                // Those of no rows are of one that stays.
+                let steps = proptest::collection::vec((0..=most, 0usize..=16), 1..24);
                 let config = Config { cases: 6, failure_persistence: None, ..Config::default() };
                 let check = |steps: Vec<(usize, usize)>| {
                     let mut engine = engine.borrow_mut();
                     engine.clear_sequence(sequence);
                     for (rows, keep) in steps {
+                        if rows == 0 {
+                            subject.final_step(&mut engine, sequence);
+                            continue;
+                        }
                         // No more is taken back than the depth.
                         let keep = keep.min(rows).max(rows.saturating_sub(depth as usize));
                         subject.step(&mut engine, sequence, rows, keep);
@@ -139,6 +156,34 @@ fn runs_of_one_row_between_verifications_move_planes_and_banks_on() {
             (0..singles).for_each(|_| subject.step(&mut engine, sequence, 1, 1));
             // A row of its own that is taken back, too.
             subject.step(&mut engine, sequence, 1, 0);
+            (0..singles % 3).for_each(|_| subject.final_step(&mut engine, sequence));
+        }
+    }
+}
+
+/// With records, a row that stays is taken into the state at once; snapshots make no difference.
+#[test]
+fn a_row_that_stays_leaves_nothing_to_take_back() {
+    for name in ["tiny", "all-attention"] {
+        let subject = Subject::variant(name, LENGTH);
+        for replay in [false, true] {
+            let mut engine = subject.engine(replay, 4, 1);
+            let sequence = engine.new_sequence().unwrap();
+            for round in 0..6 {
+                subject.step(&mut engine, sequence, 3, round % 3 + 1);
+                subject.final_step(&mut engine, sequence);
+                let position = engine.sequence_length(sequence);
+                let expected = match (subject.is_recurrent(&engine), replay) {
+                    (true, true) => 0,
+                    (true, false) => 1,
+                    (false, _) => position,
+                };
+                assert_eq!(engine.can_roll_back(sequence), expected, "{name}, replay {replay}");
+                if expected == 0 {
+                    let message = engine.roll_back(sequence, 1).unwrap_err().to_string();
+                    assert!(message.contains("the state of 0 is kept"), "{message}");
+                }
+            }
         }
     }
 }

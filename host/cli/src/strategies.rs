@@ -137,7 +137,8 @@ fn automatic(
     let mut ids = vec![NGRAM];
     if has_draft {
         ids.push(DFLASH);
-    } else if model.shape().has_nextn {
+    }
+    if model.shape().has_nextn {
         ids.push(MTP_CHAIN);
     } else {
         chosen.left_out.push((MTP_CHAIN.to_owned(), "the model has no prediction block".to_owned()));
@@ -323,7 +324,12 @@ impl Strategies {
         let (ids, reason) = match error {
             EngineError::StrategyRefused { plugin, source } => (vec![plugin.clone()], source.to_string()),
             EngineError::Strategy { plugin, what } => (vec![plugin.clone()], what.clone()),
-            EngineError::Memory(_) => (self.ids(), "there is no memory for it".to_owned()),
+            // What is left may fit.
+            EngineError::Memory(_) => {
+                let is_optional = |id: &&str| self.optional.iter().any(|it| it == id);
+                let last = self.drafters().into_iter().rfind(is_optional).map(str::to_owned);
+                (last.into_iter().collect(), "there is no memory for it".to_owned())
+            }
             EngineError::Backend { source, .. } if source.kind == ErrorKind::Unsupported => {
                 (self.ids(), source.to_string())
             }
@@ -408,6 +414,7 @@ fn drafts(plugin: &Plugin) -> bool {
 mod tests {
     use super::*;
     use crate::model_source::ModelSource;
+    use paceline_engine::{Engine, EngineOptions, Shortage};
     use paceline_plugin_api::Error as PluginError;
 
     const REPLAY: &str = "gdn-replay";
@@ -452,6 +459,24 @@ mod tests {
         assert!(strategies.leave_out(&error));
         assert!(strategies.drafters().is_empty() && strategies.rollback().is_none());
         assert!(!strategies.leave_out(&error));
+    }
+
+    /// What takes memory goes first; what is left may fit.
+    #[test]
+    fn one_after_the_other_is_left_out_where_memory_is_short() {
+        let mut strategies = automatic(&[]);
+        let registry = Registry::new().unwrap();
+        let backend = registry.find("cpu").unwrap().client.backend().unwrap();
+        let model = Model::new(Arc::new(ModelSource::Demo.open().unwrap())).unwrap();
+        let plan = Engine::plan(&model, &backend, EngineOptions::default(), &strategies.options).unwrap();
+        let shortage = Shortage { device: "cpu:0".into(), plan, free: 0, context: 1, fitting_context: None };
+        let short = EngineError::Memory(Box::new(shortage));
+        assert!(strategies.leave_out(&short));
+        assert_eq!((strategies.drafters(), strategies.rollback()), (vec![NGRAM], Some(REPLAY)));
+        assert!(strategies.leave_out(&short));
+        assert!(strategies.drafters().is_empty() && strategies.rollback().is_none());
+        assert!(!strategies.leave_out(&short));
+        assert!(strategies.left_out.iter().all(|(_, reason)| reason == "there is no memory for it"));
     }
 
     #[test]

@@ -126,7 +126,7 @@ fn a_drafter_has_settings_by_facts_of_its_own() {
     assert!(!target.contains("dflash."), "{target}");
     assert_snapshot!(lines(target, &["placement", "strategies ", "ngram-adaptive.match"]), @r"
     placement layers 0-7 on cpu:0 (cpu 0.1.0)
-    strategies ngram-adaptive, dflash, gdn-replay
+    strategies ngram-adaptive, dflash, mtp-chain, gdn-replay
     ngram-adaptive.match 4 default of ngram-adaptive 5 (rule [folder]/paceline/registry.toml:6 needs role = drafter, here target)
     ");
     assert_snapshot!(drafter.split("\n\nmemory").next().unwrap(), @r"

@@ -44,7 +44,7 @@ fn auto_takes_what_suits_the_model() {
     assert_eq!(drafters(&outcome), ["ngram-adaptive", "mtp-chain"]);
     assert_eq!(outcome["strategies"]["rollback"], "gdn-replay");
     let outcome = continued(&["--draft", DRAFT]);
-    assert_eq!(drafters(&outcome), ["ngram-adaptive", "dflash"]);
+    assert_eq!(drafters(&outcome), ["ngram-adaptive", "dflash", "mtp-chain"]);
     assert_eq!(outcome["strategies"]["left_out"], serde_json::json!([]));
     let outcome = continued(&["--set", "speculation.rollback=snapshots"]);
     assert_eq!(outcome["strategies"]["rollback"], Value::Null);

@@ -188,15 +188,15 @@ impl Context {
         Err(EngineError::backend(self.loaded.device.plugin(), "running a step")(source))
     }
 
-    /// See [`crate::Engine::run`].
-    pub fn run(&mut self, rows: &[Rows<'_>], want: Want) -> Result<Outputs<'_>> {
+    /// See [`crate::Engine::run`] and, for rows that stay, [`crate::Engine::run_final`].
+    pub fn run(&mut self, rows: &[Rows<'_>], want: Want, is_final: bool) -> Result<Outputs<'_>> {
         self.usable()?;
         let (total, outputs) = self.check(rows)?;
         for part in rows {
             let end = self.length(part.sequence) + part.tokens.len();
             self.take_blocks(part.sequence.0 as usize, end)?;
         }
-        let key = self.key(total, outputs, want)?;
+        let key = self.key(total, outputs, want, is_final)?;
         let index = self.loaded.program(key).inspect_err(|error| self.panics.note(error))?;
         self.write_parameters(index, rows);
         if let Err(error) = self.launch(index) {
@@ -211,6 +211,9 @@ impl Context {
             let sequence = &mut self.sequences[part.sequence.0 as usize];
             sequence.tokens.extend_from_slice(part.tokens);
             sequence.advance(part.tokens.len() as u32, self.rollback);
+            if key.is_final {
+                sequence.settled(self.rollback);
+            }
         }
         self.outputs(index, outputs, want)
     }
@@ -368,7 +371,7 @@ impl Context {
     }
 
     /// The smallest graph that holds the run.
-    fn key(&self, rows: usize, outputs: usize, want: Want) -> Result<ProgramKey> {
+    fn key(&self, rows: usize, outputs: usize, want: Want, is_final: bool) -> Result<ProgramKey> {
         let updates = self.updates.len();
         let fits = |key: &&ProgramKey| {
             key.rows as usize >= rows
@@ -376,7 +379,10 @@ impl Context {
                 && key.want == want
                 && most_updates(key.rows, self.shape.sequences) as usize >= updates
         };
-        let found = self.loaded.keys().iter().find(fits).copied();
+        let mut keys = self.loaded.keys().iter().filter(fits);
+        // The others take such rows as well.
+        let found = if is_final { keys.clone().find(|key| key.is_final) } else { None };
+        let found = found.or_else(|| keys.find(|key| !key.is_final)).copied();
         found.ok_or_else(|| EngineError::Request(format!("no graph holds a run of {rows} rows")))
     }
 

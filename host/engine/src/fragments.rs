@@ -10,9 +10,9 @@ use paceline_gguf::Gguf;
 use paceline_plugin_api::error::catch;
 use paceline_plugin_api::graph::step::Tap;
 use paceline_plugin_api::graph::{
-    Attribute, Builder, DType, Graph, Node, ValueId, ValueKind, fragment, ops, step,
+    Attribute, Builder, DType, Graph, Node, StateKind, ValueId, ValueKind, fragment, ops, step,
 };
-use paceline_plugin_api::strategy::DeltaNetPorts;
+use paceline_plugin_api::strategy::{DeltaNetPorts, DeltaNetShape};
 use std::collections::BTreeSet;
 
 /// A fault of a strategy's graph.
@@ -338,3 +338,32 @@ pub(crate) fn inline_delta_net(
     }
     Ok(out)
 }
+
+/// Brings the state of a Gated DeltaNet layer up to the records that are kept. Gives that state, which is then the layer's.
+///
+/// # Errors
+/// Those of [`inline_layer`]; no state `delta`, or one of another shape.
+pub(crate) fn inline_settled(
+    b: &mut Builder,
+    fragment: &Graph,
+    plugin: &str,
+    layer: u32,
+    ports: &DeltaNetPorts,
+    shape: &DeltaNetShape,
+) -> Result<ValueId> {
+    let dims = [shape.slots, shape.value_heads, shape.key_width, shape.value_width];
+    let is_base = |id: ValueId| {
+        let value = fragment.value(id);
+        value.name == BASE_STATE && value.dtype == DType::F32 && value.shape.dims() == dims
+    };
+    if !fragment.states().any(is_base) {
+        return Err(fault(plugin, format!("its fragment has no state `{BASE_STATE}` f32 {dims:?}")));
+    }
+    let named = [(step::name::SEQUENCES, ports.sequences), (step::name::ROLLBACK, ports.rollback)];
+    inline_layer(b, fragment, plugin, layer, &named)?;
+    let name = layer_state(layer, plugin, BASE_STATE);
+    Ok(b.state(&name, StateKind::PerSlot, DType::F32, &dims))
+}
+
+/// A rollback strategy's state of a layer that is the layer's own once the sequence is settled.
+pub(crate) const BASE_STATE: &str = "delta";

@@ -2,7 +2,7 @@
 
 use crate::error::{EngineError, Result};
 use crate::families::{Closed, Ports};
-use crate::fragments::{Check, inline_delta_net, inline_family, inline_layer};
+use crate::fragments::{Check, inline_delta_net, inline_family, inline_layer, inline_settled};
 use crate::model::Model;
 use crate::step::{ContextShape, GroupOffsets, OutputOffsets, StepInputs, UpdateOffsets, output_name};
 use crate::strategies::DeclaredProgram;
@@ -31,15 +31,23 @@ pub(crate) struct ProgramKey {
     pub rows: u32,
     pub outputs: u32,
     pub want: Want,
+    /// Its rows stay: recurrent layers take them into their state at once, and nothing is kept to take them back.
+    pub is_final: bool,
 }
 
-/// The graphs of a context of at most `microbatch` rows and `outputs` outputs a run.
-pub(crate) fn keys(microbatch: u32, outputs: u32) -> Vec<ProgramKey> {
-    let rows = ROW_COUNTS.into_iter().filter(|&rows| rows < microbatch).chain([microbatch]);
-    rows.flat_map(|rows| {
-        [Want::Ids, Want::Logits].map(|want| ProgramKey { rows, outputs: rows.min(outputs), want })
-    })
-    .collect()
+/// The graphs of a context of at most `microbatch` rows and `outputs` outputs a run, and those for one row of each of at
+/// most `final_rows` sequences whose rows stay.
+pub(crate) fn keys(microbatch: u32, outputs: u32, final_rows: u32) -> Vec<ProgramKey> {
+    let counts = |most: u32| ROW_COUNTS.into_iter().filter(move |&rows| rows < most).chain([most]);
+    let rolled = counts(microbatch).map(|rows| (rows, false));
+    let stay = counts(final_rows.min(microbatch)).filter(|&rows| rows > 0).map(|rows| (rows, true));
+    let wants = [Want::Ids, Want::Logits];
+    rolled
+        .chain(stay)
+        .flat_map(|(rows, is_final)| {
+            wants.map(|want| ProgramKey { rows, outputs: rows.min(outputs), want, is_final })
+        })
+        .collect()
 }
 
 /// What the target's graphs of a context have besides the model.
@@ -77,6 +85,8 @@ pub(crate) struct TargetPlaces {
 struct TargetPorts<'a> {
     parts: &'a TargetParts<'a>,
     hidden: u32,
+    /// The rows stay.
+    is_final: bool,
     /// Recurrent layers whose state a rollback strategy keeps.
     rolled: Vec<(u32, DeltaNetShape)>,
 }
@@ -108,10 +118,14 @@ impl Ports for TargetPorts<'_> {
             return Closed.delta_net(b, step, layer, inputs, shape);
         };
         self.rolled.push((layer, *shape));
-        let fragment = client
-            .delta_net(shape)
-            .map_err(|source| EngineError::StrategyRefused { plugin: client.plugin().to_owned(), source })?;
         let ports = DeltaNetPorts { inputs, sequences: step.sequences, rollback };
+        let fragment = if self.is_final { client.settle(shape) } else { client.delta_net(shape) };
+        let fragment = fragment
+            .map_err(|source| EngineError::StrategyRefused { plugin: client.plugin().to_owned(), source })?;
+        if self.is_final {
+            let state = inline_settled(b, &fragment, client.plugin(), layer, &ports, shape)?;
+            return Ok(b.gated_delta_net(inputs, state, step.sequences, shape.scale));
+        }
         inline_delta_net(b, &fragment, client.plugin(), layer, &ports)
     }
 }
@@ -130,7 +144,12 @@ pub(crate) fn build(
     let output_rows = b.parameter(output_name::ROWS, DType::I32, &[key.outputs], Some(output_count));
     let (x, faults) = family.embed(&mut b, step.ids);
     b.result("embed_faults", faults);
-    let mut ports = TargetPorts { parts, hidden: family.shape().hidden, rolled: Vec::new() };
+    let mut ports = TargetPorts {
+        parts,
+        hidden: family.shape().hidden,
+        is_final: key.is_final,
+        rolled: Vec::new(),
+    };
     let x = family.trunk(&mut b, &step, &mut ports, x)?;
     // Rows are normed one by one, so it does not matter whether they are chosen before or after.
     let hidden = if parts.taps.contains(&Tap::Hidden) {

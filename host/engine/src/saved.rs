@@ -7,6 +7,7 @@
 use crate::context::Context;
 use crate::engine::{Engine, SequenceId};
 use crate::error::{EngineError, Result};
+use crate::fragments::BASE_STATE;
 use crate::step::KV_BLOCK;
 use paceline_plugin_api::graph::{StateKind, Value, ValueKind, step::name};
 
@@ -73,7 +74,7 @@ fn canonical_name(value: &Value) -> Option<String> {
     let layer_part = value.name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
     match layer_part.and_then(|(layer, part)| Some((layer, part.split_once('/')?.1))) {
         // A rollback strategy's base is the layer's state; its records are settled.
-        Some((layer, "delta")) => Some(format!("blk.{layer}.delta")),
+        Some((layer, BASE_STATE)) => Some(format!("blk.{layer}.delta")),
         Some(_) => None,
         None if matches!(value.kind, ValueKind::State(StateKind::Ring))
             && !value.name.starts_with(name::TAP) =>

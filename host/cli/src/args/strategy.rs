@@ -15,8 +15,8 @@ pub struct StrategyArgs {
     /// Strategies that guess ahead, with `+` between, as in `ngram-adaptive+mtp-chain`; `none`, or `auto` for those
     /// that suit the model
     ///
-    /// They change how long a text takes, and not the text. `auto` is `ngram-adaptive` with `mtp-chain` if the model
-    /// has a prediction block, or with `dflash` if a drafter's file is given with --draft; one that cannot work here is
+    /// They change how long a text takes, and not the text. `auto` is `ngram-adaptive`, with `mtp-chain` if the model
+    /// has a prediction block, and with `dflash` if a drafter's file is given with --draft; one that cannot work here is
     /// left out, and --verbose says why. Settings of strategies and of how they are used are given with --set, such as
     /// `mtp-chain.depth=4`; `speculation.select`, `speculation.controller`, `speculation.acceptance`,
     /// `speculation.most_verified` and `speculation.rollback` are those of the host.

@@ -102,7 +102,9 @@ fn plan_context(
     let info = info.get(options.device as usize).ok_or_else(|| {
         EngineError::Request(format!("backend `{plugin}` has no device {}", options.device))
     })?;
-    let keys = programs::keys(options.microbatch, options.outputs);
+    // Rounds without a draft need no records, so such a round of all texts has a graph without them.
+    let final_rows = if setup.rollback.is_some() { context.sequences } else { 0 };
+    let keys = programs::keys(options.microbatch, options.outputs, final_rows);
     let parts = TargetParts { taps: &setup.taps, rollback: setup.rollback.as_ref() };
     let target = keys.iter().map(|&key| programs::build(model, context, &parts, key));
     let is_draw = |node: &Node| node.operation == "draw";
@@ -398,7 +400,7 @@ impl Loaded {
             .ok_or_else(|| EngineError::Request(format!("the plan has no memory for {class:?}")))
     }
 
-    /// The graphs of the context, smallest first.
+    /// The graphs of the context, smallest first, and behind them those whose rows stay.
     pub fn keys(&self) -> &[ProgramKey] {
         &self.keys
     }

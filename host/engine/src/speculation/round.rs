@@ -133,7 +133,9 @@ pub(crate) fn round(
         *rows = Rows { sequence, tokens, outputs: tokens.len() };
     }
     let positions = context.shape.positions as usize;
-    let outputs = context.run(&rows[..count], io.want)?;
+    // The anchor stays whatever its output is.
+    let is_final = parts.iter().all(|part| part.rows == 1);
+    let outputs = context.run(&rows[..count], io.want, is_final)?;
     let verified = Instant::now();
     let mut row = 0;
     // An error of one text must not leave rows of the others that were never accepted.

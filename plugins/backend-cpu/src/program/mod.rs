@@ -544,7 +544,11 @@ impl Kernel {
             Self::RowsStore(s) => vec![s.x, s.cells],
             Self::Visible(a) => vec![a.sequences],
             Self::Conv(c) => [&[c.x, c.weight, c.sequences], c.rollback.as_slice()].concat(),
-            Self::Delta(d) => [&d.inputs[..], &[d.sequences], d.rollback().as_slice()].concat(),
+            Self::Delta(d) => {
+                let replayed = d.replay.as_ref().map(|replay| [replay.records.state, replay.rollback]);
+                let replayed = replayed.as_ref().map_or(&[][..], |ids| ids);
+                [&d.inputs[..], &[d.sequences], d.rollback().as_slice(), replayed].concat()
+            }
             Self::Replay(r) => vec![r.records.state, r.sequences, r.rollback],
             Self::TableUpdate { updates, .. } => vec![*updates],
         }

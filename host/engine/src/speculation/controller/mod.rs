@@ -45,6 +45,11 @@ const ANOTHER_MACHINE: f64 = 1.1;
 const PROBE: u32 = 3;
 /// What a round that tries a drafter again may cost, in rounds without a draft.
 const PROBE_COST: f64 = 2.2;
+/// What drafts may lose all in all, in rounds without a draft: so many, and this part of all rounds. What they gained before
+/// makes up for no more than so many.
+const FIRST_ALLOWANCE: f64 = 12.0;
+const ALLOWANCE: f64 = 0.01;
+const MOST_CREDIT: f64 = 24.0;
 /// The length that a drafter begins with.
 const FIRST_LENGTH: usize = 4;
 /// Drafts at the best length between those that try another one, first and at last, and how many these are: the first of
@@ -87,6 +92,8 @@ struct Drafter {
     /// Its drafts that were judged in this text, and in all.
     trials: u32,
     drafts: u32,
+    /// Rounds without a draft that its drafts have cost more than they were worth.
+    lost: f64,
     search: Search,
 }
 
@@ -151,6 +158,7 @@ impl Controller {
             probe_left: PROBE,
             trials: 0,
             drafts: 0,
+            lost: 0.0,
             search: Search { length: 0, left: 0, since: 0, after: FIRST_SEARCH_AFTER },
         });
     }
@@ -197,7 +205,22 @@ impl Controller {
 
     /// True if drafts of the drafter are worth it as far as is known, or one is due that tries it again.
     pub fn is_ready(&self, drafter: usize) -> bool {
-        self.drafters.get(drafter).is_some_and(|d| d.off.is_none_or(|rounds| rounds >= d.next_probe))
+        self.may_lose(drafter)
+            && self.drafters.get(drafter).is_some_and(|d| d.off.is_none_or(|rounds| rounds >= d.next_probe))
+    }
+
+    /// False if a drafter's drafts have cost too much for now, whatever they promise.
+    fn may_lose(&self, drafter: usize) -> bool {
+        let allowance = FIRST_ALLOWANCE + ALLOWANCE * self.rounds as f64;
+        !self.enabled || self.drafters.get(drafter).is_some_and(|d| d.lost < allowance)
+    }
+
+    /// Counts what a draft has cost, by the usual times: those of one round say more of what else runs on the machine.
+    fn count_loss(&mut self, drafter: usize, length: usize, accepted: usize) {
+        let Some((seconds, plain)) = self.seconds(drafter, length).zip(self.verify.at(0)) else { return };
+        if let Some(d) = self.drafters.get_mut(drafter) {
+            d.lost = (d.lost + seconds / plain - (1 + accepted) as f64).max(-MOST_CREDIT);
+        }
     }
 
     /// True while no drafter is worth it.
@@ -279,9 +302,10 @@ impl Controller {
     /// True if a draft of this value is worth verifying; if not, the drafter is left alone until the next probe, which is
     /// made in any case.
     pub fn pays(&mut self, drafter: usize, value: f64) -> bool {
-        let plain = self.plain_value();
+        let (plain, may_lose) = (self.plain_value(), self.may_lose(drafter));
         let Some(d) = self.drafters.get_mut(drafter).filter(|_| self.enabled) else { return true };
         match d.off {
+            _ if !may_lose => false,
             Some(rounds) => rounds >= d.next_probe,
             None if d.is_new(value, plain) || value == 0.0 || value >= plain => true,
             None => {
@@ -374,6 +398,7 @@ impl Controller {
 
     /// What was accepted of the `judged` tokens of a draft that the target had a say on.
     pub fn accepted(&mut self, drafter: usize, judged: usize, accepted: usize) {
+        self.count_loss(drafter, judged, accepted);
         let Some(d) = self.drafters.get_mut(drafter) else { return };
         d.judged = true;
         if d.off.is_some() && accepted > 0 {
@@ -395,13 +420,14 @@ impl Controller {
                 continue;
             }
             let value = self.best(index, LENGTHS - 1).value;
+            let may_lose = self.may_lose(index);
             let d = &mut self.drafters[index];
             d.trials = d.trials.saturating_add(1);
             d.drafts = d.drafts.saturating_add(1);
             let pays = value >= plain * if d.off.is_none() { 1.0 } else { RETURN_MARGIN };
             match (pays, d.off) {
                 (true, _) => (d.off, d.next_probe, d.probe_left) = (None, FIRST_PROBE, PROBE),
-                (false, None) if d.is_new(value, plain) => {}
+                (false, None) if may_lose && d.is_new(value, plain) => {}
                 (false, None) => d.off = Some(0),
                 (false, Some(_)) if d.probe_left > 1 => d.probe_left -= 1,
                 (false, Some(_)) => {

@@ -265,22 +265,22 @@ impl Lowering<'_> {
         Ok("gated_delta_net, sequential")
     }
 
-    /// A replay that only prepares the state for a delta rule with records, taken out of the program: it is done in
-    /// one pass with the rows. It must be the last that touched the state or the records, for the same sequences.
+    /// A replay that only prepares the state for a delta rule with records or in place, taken out of the program: it is
+    /// done in one pass with the rows. It must be the last that touched the state or the records, for the same sequences.
     fn take_replay(&mut self, state: Id, mode: &DeltaMode, sequences: Id) -> Option<ReplayWork> {
-        let DeltaMode::Records { records, rollback } = *mode else { return None };
-        let touches = |kernel: &Kernel| {
-            let ids = [kernel.reads(), kernel.writes()].concat();
-            ids.contains(&state) || ids.contains(&records.state)
+        let writes = match *mode {
+            DeltaMode::Plain => None,
+            DeltaMode::Records { records, rollback } => Some((records, rollback)),
+            DeltaMode::Snapshots { .. } => return None,
         };
-        let last = self.kernels.iter().rposition(touches)?;
-        let fits = |work: &ReplayWork| {
-            work.state == state
-                && work.records == records
-                && work.sequences == sequences
-                && work.rollback == rollback
-        };
-        if !matches!(&self.kernels[last], Kernel::Replay(work) if fits(work)) {
+        let touches = |kernel: &Kernel, id: Id| kernel.reads().contains(&id) || kernel.writes().contains(&id);
+        let last = self.kernels.iter().rposition(|kernel| touches(kernel, state))?;
+        let Kernel::Replay(work) = &self.kernels[last] else { return None };
+        let fits = work.state == state
+            && work.sequences == sequences
+            && writes.is_none_or(|writes| writes == (work.records, work.rollback));
+        let records = work.records.state;
+        if !fits || self.kernels[last + 1..].iter().any(|kernel| touches(kernel, records)) {
             return None;
         }
         match self.kernels.remove(last) {
