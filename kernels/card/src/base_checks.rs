@@ -5,7 +5,7 @@ use crate::driver::Card;
 use paceline_conformance::random::Random;
 use paceline_kernels::host;
 use paceline_kernels::params::cache::{
-    AttentionJoin, AttentionParts, HeadsToCache, KvAppend, Rope, RowSpans, rope_table,
+    AttentionJoin, AttentionParts, AttentionRows, HeadsToCache, KvAppend, Rope, RowSpans, rope_table,
 };
 use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, TopK};
 use paceline_kernels::params::elementwise::{Activation, Binary, DeltaGates, Glu, Scale};
@@ -410,6 +410,18 @@ impl Checks<'_> {
                 self.run(join);
                 // Matrix units sum in an order of their own.
                 self.compare(&format!("attention on matrix units, heads of {width}"), &[&out], 2e-6);
+                let on_card = || out.floats().1.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                let before = on_card();
+                self.run(|c| AttentionRows {
+                    out: view(&out, c, heads, width),
+                    ..AttentionRows::of(&parts(c)).unwrap_or_default()
+                });
+                self.compare(&format!("attention of many rows, heads of {width}"), &[&out], 2e-6);
+                self.done += 1;
+                if before != on_card() {
+                    self.wrong += 1;
+                    println!("attention of many rows, heads of {width}: other bits than parts and join have");
+                }
             }
         }
     }

@@ -2,7 +2,9 @@
 
 use crate::driver::{Buffer, Card};
 use paceline_conformance::random::Random;
-use paceline_kernels::params::cache::{AttentionJoin, AttentionParts, HeadsToCache, RowSpans, rope_table};
+use paceline_kernels::params::cache::{
+    AttentionJoin, AttentionParts, AttentionRows, HeadsToCache, RowSpans, rope_table,
+};
 use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, TopK};
 use paceline_kernels::params::elementwise::{Glu, activation};
 use paceline_kernels::params::fused::{GluQuantize, JoinQuantize, NormQuantize};
@@ -242,6 +244,10 @@ fn attention(card: &mut Card, context: u32, rows: u32) {
     }
     if let Some(launch) = parts.launch_matrix() {
         line_as(card, &format!("attention_parts_f16, {what}"), &parts, &launch, bytes);
+    }
+    if let Some(many) = AttentionRows::of(&parts) {
+        let many = AttentionRows { out: view(&out, heads, width), ..many };
+        line(card, &format!("attention_rows_f16, {what}"), &many, bytes);
     }
     let join = AttentionJoin {
         out: view(&out, heads, width),
