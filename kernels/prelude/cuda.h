@@ -28,6 +28,8 @@ KN_FN kn_u32 kn_thread() { return threadIdx.x; }
 KN_FN kn_u32 kn_group_x() { return blockIdx.x; }
 KN_FN kn_u32 kn_group_y() { return blockIdx.y; }
 KN_FN kn_u32 kn_group_z() { return blockIdx.z; }
+/* Groups of the launch along x. */
+KN_FN kn_u32 kn_groups_x() { return gridDim.x; }
 KN_FN void kn_barrier() { __syncthreads(); }
 /* A group has done its part, or waits until `count` groups of the same launch or the one before have: what they wrote is
  * there then. Only groups with smaller numbers may be waited for, since a device begins groups in that order. */

@@ -29,7 +29,7 @@ struct Group {
     kn_u32 room = 0;
     jmp_buf scheduler = {};
     ucontext_t home = {};
-    kn_u32 current = 0, id[3] = {0, 0, 0};
+    kn_u32 current = 0, id[3] = {0, 0, 0}, groups_x = 0;
     kn_u32 exchange[1024] = {}, fragments[1024][6] = {};
     const kn_u32 *addresses[1024] = {};
     void (*function)(const void *) = nullptr;
@@ -168,6 +168,7 @@ KN_FN kn_u32 kn_thread() { return kn::group.current; }
 KN_FN kn_u32 kn_group_x() { return kn::group.id[0]; }
 KN_FN kn_u32 kn_group_y() { return kn::group.id[1]; }
 KN_FN kn_u32 kn_group_z() { return kn::group.id[2]; }
+KN_FN kn_u32 kn_groups_x() { return kn::group.groups_x; }
 KN_FN void kn_barrier() { kn::wait_as(kn::AT_BARRIER); }
 KN_FN kn_u32 kn_bits(float x) { kn_u32 u; memcpy(&u, &x, 4); return u; }
 KN_FN float kn_float(kn_u32 u) { float x; memcpy(&x, &u, 4); return x; }
@@ -292,6 +293,7 @@ extern "C" int KN_LAUNCH_NAME(KN_WAVE)(const char *name, const kn_u32 *groups, k
     if (entry->threads != threads || entry->bytes != bytes) return 3;
     kn::group.function = entry->function;
     kn::group.argument = p;
+    kn::group.groups_x = groups[0];
     for (kn_u32 z = 0; z < groups[2]; z++)
         for (kn_u32 y = 0; y < groups[1]; y++)
             for (kn_u32 x = 0; x < groups[0]; x++) {
