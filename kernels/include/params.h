@@ -260,6 +260,7 @@ typedef struct {
     kn_u64 spans;
     kn_u64 scratch;
     kn_u64 live;
+    kn_u64 cells;
     kn_u32 rows;
     kn_u32 heads;
     kn_u32 kv_heads;
@@ -322,6 +323,8 @@ typedef struct {
     kn_u32 planes;
     kn_u32 slots;
     kn_u32 silu;
+    kn_u32 rows;
+    kn_u32 reserved;
 } KnConvCausal;
 typedef struct {
     KnView q;

@@ -183,6 +183,8 @@ impl Memory {
             (Buffer::of_integers(&[rows as i32]), Buffer::of_integers(&[sequences.len() as i32]));
         let sequences = Buffer::of_integers(sequences.as_flattened());
         let spans = Buffer::garbage(max_rows as usize * 4, 0);
+        // Nothing is written here while attention runs, so any cells do.
+        let cells = Buffer::of_integers(&(0..max_rows as i32).map(|row| row * 67).collect::<Vec<_>>());
         let p = RowSpans {
             sequences: sequences.address(),
             live_sequences: live_sequences.address(),
@@ -204,6 +206,7 @@ impl Memory {
             spans: spans.address(),
             scratch: scratch.address(),
             live: live.address(),
+            cells: if splits == 3 { cells.address() } else { 0 },
             rows: max_rows,
             heads: shape.heads,
             kv_heads: shape.kv_heads,

@@ -374,6 +374,7 @@ impl Checks<'_> {
                 spans: spans.address(c),
                 scratch: scratch.address(c),
                 live: 0,
+                cells: if rows <= 32 { places.address(c) } else { 0 },
                 rows,
                 heads,
                 kv_heads,
@@ -433,22 +434,26 @@ impl Checks<'_> {
         let [x, w, state] =
             [rows * channels, channels * taps, slots * planes * 3 * channels].map(|n| self.floats(n, 1.0));
         let out = Both::of(&vec![0f32; (rows * channels) as usize]);
-        self.run(|c| ConvCausal {
-            x: view(&x, c, 1, channels),
-            out: view(&out, c, 1, channels),
-            weight: w.address(c),
-            state: state.address(c),
-            sequences: sequences.address(c),
-            live_sequences: 0,
-            rollback: rollback.address(c),
-            max_sequences: 2,
-            channels,
-            taps,
-            planes,
-            slots,
-            silu: 1,
-        });
-        self.compare("conv_causal", &[&out, &state], 0.0);
+        for planned in [rows, 4096] {
+            self.run(|c| ConvCausal {
+                x: view(&x, c, 1, channels),
+                out: view(&out, c, 1, channels),
+                weight: w.address(c),
+                state: state.address(c),
+                sequences: sequences.address(c),
+                live_sequences: 0,
+                rollback: rollback.address(c),
+                max_sequences: 2,
+                channels,
+                taps,
+                planes,
+                slots,
+                silu: 1,
+                rows: planned,
+                reserved: 0,
+            });
+            self.compare("conv_causal", &[&out, &state], 0.0);
+        }
         for (key_width, value_width) in [(48u32, 40u32), (128, 128), (256, 64)] {
             for mode in [SNAPSHOTS, RECORDS] {
                 let (key_heads, value_heads, count) = (2u32, 4u32, 4u32);

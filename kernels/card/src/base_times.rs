@@ -217,6 +217,7 @@ fn attention(card: &mut Card, context: u32, rows: u32, portable: bool) {
     let out = Buffer::new((rows * heads * width * 4) as usize);
     let spans = Buffer::new(rows as usize * 16);
     let sequences = Buffer::of(&[0, rows as i32, (context - rows) as i32, 0]);
+    let written = Buffer::of(&(context as i32 - rows as i32..context as i32).collect::<Vec<_>>());
     let scratch = Buffer::new(AttentionParts::scratch_bytes(rows, heads, width, columns) as usize);
     let p = RowSpans {
         sequences: sequences.address(),
@@ -236,6 +237,7 @@ fn attention(card: &mut Card, context: u32, rows: u32, portable: bool) {
         spans: spans.address(),
         scratch: scratch.address(),
         live: 0,
+        cells: if rows <= 32 { written.address() } else { 0 },
         rows,
         heads,
         kv_heads,
@@ -314,6 +316,7 @@ fn delta(card: &mut Card) {
             planes: 1,
             slots,
             silu: 1,
+            rows,
             ..Default::default()
         };
         line(card, &format!("conv_causal {rows} x {channels}"), &p, u64::from(rows * channels) * 8);

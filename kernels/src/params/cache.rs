@@ -174,6 +174,9 @@ parameters! {
         pub scratch: u64,
         /// Address of the live count of rows.
         pub live: u64,
+        /// Cells i32 `[rows]` of at most 32 rows, given to the run, if launches in front of this one write those cells of the caches and
+        /// no others, so that the rest can be read before they have ended; else 0. Taken for 0 unless `early`.
+        pub cells: u64,
         /// Rows.
         pub rows: u32,
         /// Query heads.

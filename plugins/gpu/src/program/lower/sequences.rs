@@ -270,6 +270,20 @@ impl Lowering<'_> {
         Ok((Records { state: self.address(records)?, count, width: shape.last() }, self.address(rollback)?))
     }
 
+    /// The cells of the caches of an attention that a run writes, as far as they can be told beforehand: there is one append of the
+    /// same rows, and nothing else that changes them. 0 otherwise.
+    fn written_cells(&self, node: &Node) -> Lowered<u64> {
+        let caches = [node.inputs[1], node.inputs[2]];
+        let touches = |other: &&Node| caches.iter().any(|cache| other.inputs.contains(cache));
+        let mut others =
+            self.graph.nodes().iter().filter(touches).filter(|other| other.operation != "attention");
+        let (Some(append), None) = (others.next(), others.next()) else { return Ok(0) };
+        let is_append = append.operation == "kv_append" && append.inputs[2..4] == caches;
+        let (own, appended) = (self.value(node.inputs[0]), self.value(append.inputs[0]));
+        let same_rows = own.live == appended.live && own.shape.first() == appended.shape.first();
+        if is_append && same_rows { self.address(append.inputs[4]) } else { Ok(0) }
+    }
+
     pub(super) fn attention(&mut self, node: &Node) -> Lowered<&'static str> {
         let attributes = Attributes::of(node);
         let value = self.value(node.inputs[0]);
@@ -327,6 +341,7 @@ impl Lowering<'_> {
             spans: spans_address,
             scratch: 0,
             live,
+            cells: 0,
             rows,
             heads,
             kv_heads,
@@ -355,6 +370,9 @@ impl Lowering<'_> {
             return Ok("attention over blocks of 256, matrix units, many rows");
         }
 
+        if rows <= FEW_ROWS {
+            parts.cells = self.written_cells(node)?;
+        }
         let tile = rows.min(ATTENTION_ROWS);
         // One tile has the run's live count; of several, those behind it see nothing by what `RowSpans` says.
         let live = if tile == rows { live } else { 0 };
@@ -443,6 +461,8 @@ impl Lowering<'_> {
             planes,
             slots,
             silu: (Attributes::of(node).text("activation") == "silu").into(),
+            rows: value.shape.first(),
+            reserved: 0,
         });
         Ok("conv_causal")
     }
