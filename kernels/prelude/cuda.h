@@ -90,6 +90,8 @@ KN_FN float kn_exp_quick(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504088896340736f));
     return y;
 }
+/* The larger number in one instruction; of zeros any. */
+KN_FN float kn_larger_quick(float a, float b) { return fmaxf(a, b); }
 /* Whether any lane of the wave says so. */
 KN_FN kn_u32 kn_any_of_wave(kn_u32 v) { return __any_sync(0xffffffffu, v); }
 /* Copies 16 bytes from memory to shared memory without waiting, zeros where they are not wanted; all copies of a thread up

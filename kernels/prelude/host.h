@@ -280,6 +280,7 @@ KN_FN kn_u32 kn_any_of_wave(kn_u32 v) {
     for (kn_u32 mask = KN_WAVE / 2; mask; mask >>= 1) v |= kn_xor_u32(v, mask);
     return v;
 }
+KN_FN float kn_larger_quick(float a, float b) { return fmaxf(a, b); }
 KN_FN float kn_exp_quick(float x) { return exp2f(x * 1.44269504088896340736f); }
 
 #define KN_LAUNCH_NAME_(wave) kn_launch_##wave

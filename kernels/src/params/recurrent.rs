@@ -148,8 +148,8 @@ parameters! {
 const FEW_ROWS: u32 = 16;
 
 fn over_columns(entry: &'static str, value_heads: u32, value_width: u32, sequences: u32) -> Launch {
-    // A group has 32 columns of one head, a column eight threads.
-    Launch::new(entry, [value_width.div_ceil(32).max(1), value_heads.max(1), sequences.max(1)], 256)
+    // A group has 32 columns of one head, a column four threads.
+    Launch::new(entry, [value_width.div_ceil(32).max(1), value_heads.max(1), sequences.max(1)], 128)
 }
 
 /// The kernel for keys of this width: the state's columns stay in registers, whose number has to be known.

@@ -30,6 +30,9 @@ const ATTENTION_ROWS: u32 = 64;
 /// Rows up to which partial results are spread over a device; with more there are groups enough without.
 const FEW_ROWS: u32 = 16;
 
+/// What tells forms of attention with the same bits from others.
+const ON_MATRIX_UNITS: &str = "attention over blocks of 256, matrix units";
+
 /// What a rotation needs besides what it turns.
 struct Rotation {
     positions: u64,
@@ -367,7 +370,7 @@ impl Lowering<'_> {
             };
             let gate = gate.map_or(View::default(), Lie::view);
             self.push(&AttentionRows { out: out.view(), gate, quantized, sinks, ..many });
-            return Ok("attention over blocks of 256, matrix units, many rows");
+            return Ok(ON_MATRIX_UNITS);
         }
 
         if rows <= FEW_ROWS {
@@ -387,7 +390,7 @@ impl Lowering<'_> {
             // Whether there is such a form depends on the caches alone, so all numbers of rows have one.
             match parts.launch_matrix().filter(|launch| (self.has_kernel)(launch.entry)) {
                 Some(launch) => {
-                    kernel = "attention over blocks of 256, matrix units";
+                    kernel = ON_MATRIX_UNITS;
                     self.push_step(KernelStep::launched(&parts, launch));
                 }
                 None => self.push(&parts),
