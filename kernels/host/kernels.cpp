@@ -16,6 +16,7 @@
 #include "../quantize.kn"
 #include "../fused_rows.kn"
 #include "../fused.kn"
+#include "../attention_rows.kn"
 #include "../linear.kn"
 #include "../linear_float.kn"
 #include "../embed.kn"

@@ -260,6 +260,7 @@ typedef struct {
     kn_u64 spans;
     kn_u64 scratch;
     kn_u64 live;
+    kn_u64 cells;
     kn_u32 rows;
     kn_u32 heads;
     kn_u32 kv_heads;
@@ -289,6 +290,26 @@ typedef struct {
     kn_u32 reserved;
 } KnAttentionJoin;
 typedef struct {
+    KnView q;
+    KnView out;
+    KnView gate;
+    kn_u64 quantized;
+    kn_u64 k_cache;
+    kn_u64 v_cache;
+    kn_u64 table;
+    kn_u64 spans;
+    kn_u64 sinks;
+    kn_u64 live;
+    kn_u32 rows;
+    kn_u32 heads;
+    kn_u32 kv_heads;
+    kn_u32 width;
+    kn_u32 table_columns;
+    kn_u32 blocks;
+    float scale;
+    kn_u32 reserved;
+} KnAttentionRows;
+typedef struct {
     KnView x;
     KnView out;
     kn_u64 weight;
@@ -302,6 +323,8 @@ typedef struct {
     kn_u32 planes;
     kn_u32 slots;
     kn_u32 silu;
+    kn_u32 rows;
+    kn_u32 reserved;
 } KnConvCausal;
 typedef struct {
     KnView q;

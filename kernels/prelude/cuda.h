@@ -10,6 +10,8 @@ typedef float4 kn_f4; typedef uint4 kn_u4;
 #define KN_FN static __device__ __forceinline__
 #define KN_CONSTANT static __device__ const
 #define KN_SHARED(type, name, count) __shared__ __align__(16) type name[count]
+/* Of a size that the launch gives (Launch::shared_bytes); a kernel has one. */
+#define KN_SHARED_DYNAMIC(type, name, count) extern __shared__ __align__(16) type name[]
 #define KN_AT(type, address) ((type *)(address))
 #define KN_UNROLL _Pragma("unroll")
 #define KN_UNROLL_BY(n) _Pragma(KN_TEXT(unroll n))
@@ -26,6 +28,8 @@ KN_FN kn_u32 kn_thread() { return threadIdx.x; }
 KN_FN kn_u32 kn_group_x() { return blockIdx.x; }
 KN_FN kn_u32 kn_group_y() { return blockIdx.y; }
 KN_FN kn_u32 kn_group_z() { return blockIdx.z; }
+/* Groups of the launch along x. */
+KN_FN kn_u32 kn_groups_x() { return gridDim.x; }
 KN_FN void kn_barrier() { __syncthreads(); }
 /* A group has done its part, or waits until `count` groups of the same launch or the one before have: what they wrote is
  * there then. Only groups with smaller numbers may be waited for, since a device begins groups in that order. */
@@ -86,5 +90,24 @@ KN_FN float kn_exp_quick(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504088896340736f));
     return y;
 }
+/* The larger number in one instruction; of zeros any. */
+KN_FN float kn_larger_quick(float a, float b) { return fmaxf(a, b); }
 /* Whether any lane of the wave says so. */
 KN_FN kn_u32 kn_any_of_wave(kn_u32 v) { return __any_sync(0xffffffffu, v); }
+/* Copies 16 bytes from memory to shared memory without waiting, zeros where they are not wanted; all copies of a thread up
+ * to an end are waited for together. */
+KN_FN void kn_copy16(KN_LOCAL void *to, kn_u64 from, kn_u32 wanted) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((kn_u32)__cvta_generic_to_shared(to)), "l"(from),
+                 "r"(wanted ? 16u : 0u)
+                 : "memory");
+}
+KN_FN void kn_copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+KN_FN void kn_copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+/* Right operands of two products of 16 positions with 8 columns: lane l gives the row of 16 bytes of position l % 16, of
+ * the first eight columns for lanes below 16, of the second for others. */
+KN_FN void kn_transposed(kn_u32 *right, KN_LOCAL const kn_u32 *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(right[0]), "=r"(right[1]), "=r"(right[2]), "=r"(right[3])
+                 : "r"((kn_u32)__cvta_generic_to_shared(row))
+                 : "memory");
+}

@@ -29,8 +29,9 @@ struct Group {
     kn_u32 room = 0;
     jmp_buf scheduler = {};
     ucontext_t home = {};
-    kn_u32 current = 0, id[3] = {0, 0, 0};
+    kn_u32 current = 0, id[3] = {0, 0, 0}, groups_x = 0;
     kn_u32 exchange[1024] = {}, fragments[1024][6] = {};
+    const kn_u32 *addresses[1024] = {};
     void (*function)(const void *) = nullptr;
     const void *argument = nullptr;
 };
@@ -158,6 +159,7 @@ struct Entry {
 #define KN_SHARED(type, name, count)                                   \
     static thread_local kn::Shared<type> name##_of_thread(count);      \
     type *const name = name##_of_thread.start
+#define KN_SHARED_DYNAMIC(type, name, count) KN_SHARED(type, name, count)
 #define KN_AT(type, address) ((type *)(uintptr_t)(address))
 #define KN_UNROLL
 #define KN_UNROLL_BY(n)
@@ -166,6 +168,7 @@ KN_FN kn_u32 kn_thread() { return kn::group.current; }
 KN_FN kn_u32 kn_group_x() { return kn::group.id[0]; }
 KN_FN kn_u32 kn_group_y() { return kn::group.id[1]; }
 KN_FN kn_u32 kn_group_z() { return kn::group.id[2]; }
+KN_FN kn_u32 kn_groups_x() { return kn::group.groups_x; }
 KN_FN void kn_barrier() { kn::wait_as(kn::AT_BARRIER); }
 KN_FN kn_u32 kn_bits(float x) { kn_u32 u; memcpy(&u, &x, 4); return u; }
 KN_FN float kn_float(kn_u32 u) { float x; memcpy(&x, &u, 4); return x; }
@@ -253,10 +256,31 @@ KN_FN void kn_mma_f16(float *d, const kn_u32 *a, const kn_u32 *b) {
 }
 KN_FN kn_u4 kn_local_u4(const kn_u32 *at) { kn_u4 v; memcpy(&v, at, 16); return v; }
 KN_FN void kn_prefetch(kn_u64) {}
+KN_FN void kn_copy16(void *to, kn_u64 from, kn_u32 wanted) {
+    kn_check16(KN_AT(const void, from));
+    if (wanted) memcpy(to, KN_AT(const void, from), 16);
+    else memset(to, 0, 16);
+}
+KN_FN void kn_copies_end() {}
+KN_FN void kn_copies_wait() {}
+/* As CUDA's ldmatrix with four matrices, transposed. */
+KN_FN void kn_transposed(kn_u32 *right, const kn_u32 *row) {
+    const kn_u32 me = kn::group.current, first = me & ~31u, g = (me & 31u) >> 2, t = me & 3u;
+    kn::group.addresses[me] = row;
+    kn::wait_as(kn::AT_WAVE);
+    for (kn_u32 i = 0; i < 4; i++) {
+        kn_u16 two[2];
+        for (kn_u32 k = 0; k < 2; k++)
+            memcpy(two + k, (const kn_u16 *)kn::group.addresses[first + 8 * i + 2 * t + k] + g, 2);
+        right[i] = two[0] | (kn_u32)two[1] << 16;
+    }
+    kn::wait_as(kn::AT_WAVE);
+}
 KN_FN kn_u32 kn_any_of_wave(kn_u32 v) {
     for (kn_u32 mask = KN_WAVE / 2; mask; mask >>= 1) v |= kn_xor_u32(v, mask);
     return v;
 }
+KN_FN float kn_larger_quick(float a, float b) { return fmaxf(a, b); }
 KN_FN float kn_exp_quick(float x) { return exp2f(x * 1.44269504088896340736f); }
 
 #define KN_LAUNCH_NAME_(wave) kn_launch_##wave
@@ -270,6 +294,7 @@ extern "C" int KN_LAUNCH_NAME(KN_WAVE)(const char *name, const kn_u32 *groups, k
     if (entry->threads != threads || entry->bytes != bytes) return 3;
     kn::group.function = entry->function;
     kn::group.argument = p;
+    kn::group.groups_x = groups[0];
     for (kn_u32 z = 0; z < groups[2]; z++)
         for (kn_u32 y = 0; y < groups[1]; y++)
             for (kn_u32 x = 0; x < groups[0]; x++) {

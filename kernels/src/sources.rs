@@ -10,7 +10,7 @@ macro_rules! text {
 const BASE: &str = text!(
     "prelude/hip.h" "include/params.h" "math.kn" "elementwise.kn" "norms.kn" "rows.kn" "choice.kn" "kv_types.kn" "cache.kn"
     "attention_join.kn" "attention.kn" "attention_mma.kn" "recurrent.kn" "quantize_block.kn" "quantize.kn"
-    "fused_rows.kn" "fused.kn"
+    "fused_rows.kn" "fused.kn" "attention_rows.kn"
 );
 const PRODUCTS: &str = text!(
     "prelude/hip.h" "include/params.h" "math.kn" "linear.kn" "linear_float.kn" "embed.kn" "linear_int.kn"

@@ -9,9 +9,9 @@ use paceline_conformance::random::Random;
 use paceline_conformance::suite::tolerance::of_caches;
 use paceline_kernels::host;
 use paceline_kernels::params::Parameters;
-use paceline_kernels::params::cache::{AttentionJoin, AttentionParts, KvAppend, RowSpans};
+use paceline_kernels::params::cache::{AttentionJoin, AttentionParts, AttentionRows, KvAppend, RowSpans};
 use paceline_plugin_api::graph::{Attribute, Builder, DType, Graph, StateKind};
-use support::{Buffer, WAVES, bytes_of, check, node, run};
+use support::{Buffer, WAVES, bytes_of, check, is_garbage, node, run};
 
 const SLOTS: u32 = 3;
 const COLUMNS: u32 = 3;
@@ -39,6 +39,26 @@ const PLAIN: Shape = Shape {
     causal: true,
     sinks: false,
 };
+
+/// The kernels that there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    Portable,
+    Matrix,
+    /// On matrix units too, without partial results.
+    Rows,
+}
+
+impl Shape {
+    fn forms(self) -> Vec<Form> {
+        let has_units = self.types == [DType::F16; 2] && [64, 128, 256].contains(&self.width);
+        match (has_units, self.softcap == 0.0) {
+            (true, true) => vec![Form::Portable, Form::Matrix, Form::Rows],
+            (true, false) => vec![Form::Portable, Form::Matrix],
+            (false, _) => vec![Form::Portable],
+        }
+    }
+}
 
 fn graph(shape: Shape, max_rows: u32) -> Graph {
     let mut b = Builder::new();
@@ -153,7 +173,7 @@ impl Memory {
         sinks: &[f32],
         (q, sequences): (&[f32], &[[i32; 4]]),
         [chunk_blocks, splits, wave]: [u32; 3],
-        on_matrix_units: bool,
+        form: Form,
     ) -> Vec<f32> {
         let rows = q.len() as u32 / (shape.heads * shape.width);
         let max_rows = rows + 2;
@@ -163,6 +183,8 @@ impl Memory {
             (Buffer::of_integers(&[rows as i32]), Buffer::of_integers(&[sequences.len() as i32]));
         let sequences = Buffer::of_integers(sequences.as_flattened());
         let spans = Buffer::garbage(max_rows as usize * 4, 0);
+        // Nothing is written here while attention runs, so any cells do.
+        let cells = Buffer::of_integers(&(0..max_rows as i32).map(|row| row * 67).collect::<Vec<_>>());
         let p = RowSpans {
             sequences: sequences.address(),
             live_sequences: live_sequences.address(),
@@ -184,6 +206,7 @@ impl Memory {
             spans: spans.address(),
             scratch: scratch.address(),
             live: live.address(),
+            cells: if splits == 3 { cells.address() } else { 0 },
             rows: max_rows,
             heads: shape.heads,
             kv_heads: shape.kv_heads,
@@ -199,11 +222,19 @@ impl Memory {
             early: splits % 2,
             reserved: 0,
         };
-        let launch = if on_matrix_units { p.launch_matrix().unwrap() } else { p.launch() };
-        // SAFETY: the buffers live to the end of the function and are as long as the parameters say.
-        unsafe { host::launch(&launch, p.as_bytes(), wave) }.unwrap();
         let out = Buffer::garbage((max_rows * shape.heads * shape.width) as usize, 0);
         let sinks = Buffer::of_floats(sinks);
+        let count = (rows * shape.heads * shape.width) as usize;
+        if form == Form::Rows {
+            let sinks = if shape.sinks { sinks.address() } else { 0 };
+            let out_view = out.view(shape.heads, shape.width);
+            run(&AttentionRows { out: out_view, sinks, ..AttentionRows::of(&p).unwrap() }, wave);
+            assert!(out.bits()[count..].iter().all(|&word| is_garbage(word)), "rows that are not live");
+            return out.floats()[..count].to_vec();
+        }
+        let launch = if form == Form::Matrix { p.launch_matrix().unwrap() } else { p.launch() };
+        // SAFETY: the buffers live to the end of the function and are as long as the parameters say.
+        unsafe { host::launch(&launch, p.as_bytes(), wave) }.unwrap();
         let p = AttentionJoin {
             out: out.view(shape.heads, shape.width),
             scratch: scratch.address(),
@@ -218,7 +249,7 @@ impl Memory {
             reserved: 0,
         };
         run(&p, wave);
-        out.floats()[..(rows * shape.heads * shape.width) as usize].to_vec()
+        out.floats()[..count].to_vec()
     }
 }
 
@@ -258,11 +289,10 @@ fn compare(name: &str, shape: Shape) {
         let results = reference.run(block.bytes()).unwrap();
         expected = floats(&graph, block.bytes(), &results, "out");
     }
-    for on_matrix_units in [false, true] {
-        let has_units = shape.types == [DType::F16; 2] && [64, 128, 256].contains(&shape.width);
-        if has_units || !on_matrix_units {
-            compare_kernels(name, shape, [&first, &second], &sinks, &expected, on_matrix_units);
-        }
+    let compared = |&form: &Form| compare_kernels(name, shape, [&first, &second], &sinks, &expected, form);
+    let bits: Vec<Vec<u32>> = shape.forms().iter().map(compared).collect();
+    if let [_, matrix, rows] = &bits[..] {
+        assert!(matrix == rows, "{name}: bits of many rows");
     }
 }
 
@@ -272,19 +302,20 @@ fn compare_kernels(
     [first, second]: [&Step; 2],
     sinks: &[f32],
     expected: &[f32],
-    on_matrix_units: bool,
-) {
+    form: Form,
+) -> Vec<u32> {
     let mut known: Option<Vec<u32>> = None;
     // Matrix units want a team in one wave. Narrow waves meet at other barriers, which the shape has nothing to do with.
-    let has_narrow = !on_matrix_units && ["f16", "q8_0 and f16", "all of it"].contains(&name);
+    let has_narrow = form == Form::Portable && ["f16", "q8_0 and f16", "all of it"].contains(&name);
     for wave in WAVES.into_iter().filter(|&wave| wave >= 32 || has_narrow) {
         let memory = Memory::new(shape);
         memory.append(shape, first, wave);
         memory.append(shape, second, wave);
-        for (chunk_blocks, splits) in [(1, 3), (1, 1), (2, 2)] {
+        let spread: &[(u32, u32)] = if form == Form::Rows { &[(1, 1)] } else { &[(1, 3), (1, 1), (2, 2)] };
+        for &(chunk_blocks, splits) in spread {
             let rows = (&second.q[..], &second.sequences[..]);
-            let given = memory.attend(shape, sinks, rows, [chunk_blocks, splits, wave], on_matrix_units);
-            let what = format!("{name}, wave {wave}, matrix units {on_matrix_units}");
+            let given = memory.attend(shape, sinks, rows, [chunk_blocks, splits, wave], form);
+            let what = format!("{name}, wave {wave}, {form:?}");
             check(&what, &given, expected, shape.width, of_caches(shape.types));
             if chunk_blocks == 1 {
                 let given = bits(&given);
@@ -302,11 +333,12 @@ fn compare_kernels(
             for i in [0, count - 1] {
                 let at = (first_row + i) as usize * row;
                 let alone = (&second.q[at..at + row], &[[0, 1, length + i, slot]][..]);
-                let given = memory.attend(shape, sinks, alone, [1, 3, wave], on_matrix_units);
+                let given = memory.attend(shape, sinks, alone, [1, 3, wave], form);
                 assert_eq!(known.as_ref().unwrap()[at..at + row], bits(&given), "{name}: row {i} alone");
             }
         }
     }
+    known.unwrap_or_default()
 }
 
 #[test]
@@ -347,7 +379,9 @@ fn windows_caps_and_sinks() {
 /// No weight times infinity is not nothing, so what a row does not see must not be multiplied either.
 #[test]
 fn a_value_beyond_its_type_reaches_the_rows_that_see_it() {
-    for (width, window) in [(64, 0), (128, 3), (256, 0)] {
+    let shapes = [(64, 0), (128, 3), (256, 0)];
+    let forms = [Form::Matrix, Form::Rows];
+    for ((width, window), form) in shapes.into_iter().flat_map(|shape| forms.map(|form| (shape, form))) {
         let shape = Shape { width, window, ..PLAIN };
         let mut random = Random::named(32, "beyond");
         let first = Step::new(shape, &[[0, 250, 0, 0]], 0, &mut random);
@@ -360,13 +394,13 @@ fn a_value_beyond_its_type_reaches_the_rows_that_see_it() {
             memory.append(shape, &first, 32);
             memory.append(shape, &second, 32);
             let rows = (&second.q[..], &second.sequences[..]);
-            memory.attend(shape, &[0.0], rows, [1, 3, 64], true)
+            memory.attend(shape, &[0.0], rows, [1, 3, 64], form)
         });
         for (i, (plain, beyond)) in outputs[0].chunks(row).zip(outputs[1].chunks(row)).enumerate() {
             let sees = i >= 3 && (window == 0 || i < 3 + window as usize);
             match sees {
-                true => assert!(beyond.iter().all(|v| !v.is_finite()), "width {width}, row {i}"),
-                false => assert_eq!(bits(plain), bits(beyond), "width {width}, row {i}"),
+                true => assert!(beyond.iter().all(|v| !v.is_finite()), "{form:?}, width {width}, row {i}"),
+                false => assert_eq!(bits(plain), bits(beyond), "{form:?}, width {width}, row {i}"),
             }
         }
     }

@@ -139,6 +139,8 @@ fn convolutions() {
                     planes,
                     slots: SLOTS,
                     silu: silu.into(),
+                    rows: step.rows() as u32,
+                    reserved: 0,
                 };
                 run(&p, wave);
                 let what =
@@ -146,6 +148,44 @@ fn convolutions() {
                 check(&what, &out.floats(), &expected, channels, of_operation("conv_causal"));
             }
         }
+    }
+}
+
+/// Threads that share a channel have the bits of one that has it alone, also of the windows that stay.
+#[test]
+fn convolutions_of_many_rows() {
+    // A sequence that goes on, one that begins, and one with fewer rows than threads share.
+    let list = [[0, 150, 7, 1], [150, 130, 0, 0], [280, 5, 3, 2]];
+    let (rows, channels) = (285usize, 70u32);
+    for (taps, planes, wave) in [(4u32, 1u32, 32), (4, 20, 64), (9, 1, 8), (16, 3, 32)] {
+        let mut random = Random::new(u64::from(taps));
+        let x = Buffer::of_floats(&random.floats(rows * channels as usize, 1.0));
+        let weight = Buffer::of_floats(&random.floats((channels * taps) as usize, 0.5));
+        let initial = random.floats((SLOTS * planes * (taps - 1) * channels) as usize, 1.0);
+        let sequences = Buffer::of_integers(list.as_flattened());
+        let rollback = Buffer::of_integers(&[[planes as i32 - 1, 0, 0]; 3].concat());
+        let results = [1, rows as u32].map(|planned| {
+            let (state, out) = (Buffer::of_floats(&initial), Buffer::garbage(rows * channels as usize, 0));
+            let p = ConvCausal {
+                x: x.view(1, channels),
+                out: out.view(1, channels),
+                weight: weight.address(),
+                state: state.address(),
+                sequences: sequences.address(),
+                rollback: rollback.address(),
+                max_sequences: SLOTS,
+                channels,
+                taps,
+                planes,
+                slots: SLOTS,
+                silu: 1,
+                rows: planned,
+                ..Default::default()
+            };
+            run(&p, wave);
+            (out.bits(), state.bits())
+        });
+        assert!(results[0] == results[1], "{taps} taps, {planes} planes");
     }
 }
 

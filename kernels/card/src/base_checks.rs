@@ -5,7 +5,7 @@ use crate::driver::Card;
 use paceline_conformance::random::Random;
 use paceline_kernels::host;
 use paceline_kernels::params::cache::{
-    AttentionJoin, AttentionParts, HeadsToCache, KvAppend, Rope, RowSpans, rope_table,
+    AttentionJoin, AttentionParts, AttentionRows, HeadsToCache, KvAppend, Rope, RowSpans, rope_table,
 };
 use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, TopK};
 use paceline_kernels::params::elementwise::{Activation, Binary, DeltaGates, Glu, Scale};
@@ -374,6 +374,7 @@ impl Checks<'_> {
                 spans: spans.address(c),
                 scratch: scratch.address(c),
                 live: 0,
+                cells: if rows <= 32 { places.address(c) } else { 0 },
                 rows,
                 heads,
                 kv_heads,
@@ -410,6 +411,18 @@ impl Checks<'_> {
                 self.run(join);
                 // Matrix units sum in an order of their own.
                 self.compare(&format!("attention on matrix units, heads of {width}"), &[&out], 2e-6);
+                let on_card = || out.floats().1.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                let before = on_card();
+                self.run(|c| AttentionRows {
+                    out: view(&out, c, heads, width),
+                    ..AttentionRows::of(&parts(c)).unwrap_or_default()
+                });
+                self.compare(&format!("attention of many rows, heads of {width}"), &[&out], 2e-6);
+                self.done += 1;
+                if before != on_card() {
+                    self.wrong += 1;
+                    println!("attention of many rows, heads of {width}: other bits than parts and join have");
+                }
             }
         }
     }
@@ -421,22 +434,26 @@ impl Checks<'_> {
         let [x, w, state] =
             [rows * channels, channels * taps, slots * planes * 3 * channels].map(|n| self.floats(n, 1.0));
         let out = Both::of(&vec![0f32; (rows * channels) as usize]);
-        self.run(|c| ConvCausal {
-            x: view(&x, c, 1, channels),
-            out: view(&out, c, 1, channels),
-            weight: w.address(c),
-            state: state.address(c),
-            sequences: sequences.address(c),
-            live_sequences: 0,
-            rollback: rollback.address(c),
-            max_sequences: 2,
-            channels,
-            taps,
-            planes,
-            slots,
-            silu: 1,
-        });
-        self.compare("conv_causal", &[&out, &state], 0.0);
+        for planned in [rows, 4096] {
+            self.run(|c| ConvCausal {
+                x: view(&x, c, 1, channels),
+                out: view(&out, c, 1, channels),
+                weight: w.address(c),
+                state: state.address(c),
+                sequences: sequences.address(c),
+                live_sequences: 0,
+                rollback: rollback.address(c),
+                max_sequences: 2,
+                channels,
+                taps,
+                planes,
+                slots,
+                silu: 1,
+                rows: planned,
+                reserved: 0,
+            });
+            self.compare("conv_causal", &[&out, &state], 0.0);
+        }
         for (key_width, value_width) in [(48u32, 40u32), (128, 128), (256, 64)] {
             for mode in [SNAPSHOTS, RECORDS] {
                 let (key_heads, value_heads, count) = (2u32, 4u32, 4u32);

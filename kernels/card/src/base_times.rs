@@ -2,7 +2,9 @@
 
 use crate::driver::{Buffer, Card};
 use paceline_conformance::random::Random;
-use paceline_kernels::params::cache::{AttentionJoin, AttentionParts, HeadsToCache, RowSpans, rope_table};
+use paceline_kernels::params::cache::{
+    AttentionJoin, AttentionParts, AttentionRows, HeadsToCache, RowSpans, rope_table,
+};
 use paceline_kernels::params::choice::{ArgmaxJoin, ArgmaxParts, TopK};
 use paceline_kernels::params::elementwise::{Glu, activation};
 use paceline_kernels::params::fused::{GluQuantize, JoinQuantize, NormQuantize};
@@ -41,17 +43,32 @@ fn view(buffer: &Buffer, items: u32, width: u32) -> View {
 
 /// Times all.
 pub fn run(card: &mut Card) {
-    println!("kernel                                            us apart  us overl.      GB/s");
+    header();
     small(card);
+    attentions(card, true);
+    delta(card);
+}
+
+/// Times what knows sequences, but for the portable form of attention.
+pub fn sequences(card: &mut Card) {
+    header();
+    attentions(card, false);
+    delta(card);
+}
+
+fn header() {
+    println!("kernel                                            us apart  us overl.      GB/s");
+}
+
+fn attentions(card: &mut Card, portable: bool) {
     for context in [512u32, 4096, 16_384] {
         for rows in [1u32, 4, 8, 16] {
-            attention(card, context, rows);
+            attention(card, context, rows, portable);
         }
     }
     for context in [512, 2048] {
-        attention(card, context, 512);
+        attention(card, context, 512, portable);
     }
-    delta(card);
 }
 
 fn small(card: &mut Card) {
@@ -186,7 +203,7 @@ fn small(card: &mut Card) {
     }
 }
 
-fn attention(card: &mut Card, context: u32, rows: u32) {
+fn attention(card: &mut Card, context: u32, rows: u32, portable: bool) {
     let (heads, kv_heads, width) = (32u32, 8u32, 128u32);
     let columns = 128u32;
     let blocks = context.div_ceil(256) + 2;
@@ -200,6 +217,7 @@ fn attention(card: &mut Card, context: u32, rows: u32) {
     let out = Buffer::new((rows * heads * width * 4) as usize);
     let spans = Buffer::new(rows as usize * 16);
     let sequences = Buffer::of(&[0, rows as i32, (context - rows) as i32, 0]);
+    let written = Buffer::of(&(context as i32 - rows as i32..context as i32).collect::<Vec<_>>());
     let scratch = Buffer::new(AttentionParts::scratch_bytes(rows, heads, width, columns) as usize);
     let p = RowSpans {
         sequences: sequences.address(),
@@ -219,6 +237,7 @@ fn attention(card: &mut Card, context: u32, rows: u32) {
         spans: spans.address(),
         scratch: scratch.address(),
         live: 0,
+        cells: if rows <= 32 { written.address() } else { 0 },
         rows,
         heads,
         kv_heads,
@@ -237,11 +256,15 @@ fn attention(card: &mut Card, context: u32, rows: u32) {
     let bytes = u64::from(context * kv_heads * width) * 4;
     let what = format!("{rows} rows, context {context}");
     // The portable form takes long, and where caches are f16 nobody runs it.
-    if context * rows <= 4096 {
+    if portable && context * rows <= 4096 {
         line(card, &format!("attention_parts, {what}"), &parts, bytes);
     }
     if let Some(launch) = parts.launch_matrix() {
         line_as(card, &format!("attention_parts_f16, {what}"), &parts, &launch, bytes);
+    }
+    if let Some(many) = AttentionRows::of(&parts).filter(|_| rows > 16) {
+        let many = AttentionRows { out: view(&out, heads, width), ..many };
+        line(card, &format!("attention_rows_f16, {what}"), &many, bytes);
     }
     let join = AttentionJoin {
         out: view(&out, heads, width),
@@ -293,6 +316,7 @@ fn delta(card: &mut Card) {
             planes: 1,
             slots,
             silu: 1,
+            rows,
             ..Default::default()
         };
         line(card, &format!("conv_causal {rows} x {channels}"), &p, u64::from(rows * channels) * 8);

@@ -2,10 +2,11 @@
 //!
 //!     paceline-kernels-card IMAGE... [--check] [--time KINDS] [--variants IMAGE...]
 //!     paceline-kernels-card IMAGE... --base
+//!     paceline-kernels-card IMAGE... --sequences
 //!
 //! Images are compiled kernels (cubin or PTX); an entry is taken from the first that has it. `--time` takes names of
 //! kinds with commas (Q4_K,Q6_K,Q8_0,F16). Each image after `--variants` is timed as well, for the entries it has.
-//! `--base` checks and times everything but products.
+//! `--base` checks and times everything but products, `--sequences` times attention, convolution and the delta rule alone.
 
 mod base_checks;
 mod base_times;
@@ -15,14 +16,15 @@ mod samples;
 mod times;
 
 fn main() {
-    let (mut images, mut variants, mut kinds, mut check, mut base) =
-        (Vec::new(), Vec::new(), None, false, false);
+    let (mut images, mut variants, mut kinds, mut check, mut base, mut sequences) =
+        (Vec::new(), Vec::new(), None, false, false, false);
     let mut arguments = std::env::args().skip(1);
     let mut to_variants = false;
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--check" => check = true,
             "--base" => base = true,
+            "--sequences" => sequences = true,
             "--time" => kinds = arguments.next(),
             "--variants" => to_variants = true,
             _ if to_variants => variants.push(argument),
@@ -35,6 +37,10 @@ fn main() {
     }
     let all: Vec<String> = images.iter().chain(&variants).cloned().collect();
     let mut card = driver::Card::open(&all);
+    if sequences {
+        base_times::sequences(&mut card);
+        return;
+    }
     if base {
         let is_right = base_checks::run_all(&card);
         base_times::run(&mut card);

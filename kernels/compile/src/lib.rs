@@ -134,6 +134,7 @@ const BASE: &[&str] = &[
     "quantize.kn",
     "fused_rows.kn",
     "fused.kn",
+    "attention_rows.kn",
 ];
 /// Products with weights, but for those with quantised ones.
 const PRODUCTS: &[&str] = &["linear.kn", "linear_float.kn", "embed.kn"];

@@ -174,6 +174,9 @@ parameters! {
         pub scratch: u64,
         /// Address of the live count of rows.
         pub live: u64,
+        /// Cells i32 `[rows]` of at most 32 rows, given to the run, if launches in front of this one write those cells of the caches and
+        /// no others, so that the rest can be read before they have ended; else 0. Taken for 0 unless `early`.
+        pub cells: u64,
         /// Rows.
         pub rows: u32,
         /// Query heads.
@@ -205,7 +208,7 @@ parameters! {
     }
 
     /// Second part: combines the partial results of [`AttentionParts`] in ascending order and divides. Rows that no sequence
-    /// covers become zeros.
+    /// covers become zeros. The order is written down in `attention_join.kn`.
     pub struct AttentionJoin {
         /// Result `[rows][items: heads][width]`.
         pub out: View,
@@ -227,6 +230,48 @@ parameters! {
         pub table_columns: u32,
         /// As in [`AttentionParts`].
         pub chunk_blocks: u32,
+        /// 0.
+        pub reserved: u32,
+    }
+
+    /// Attention of many rows in one launch, on matrix units: the bits of [`AttentionParts::launch_matrix`] with chunks of one
+    /// block, and of [`AttentionJoin`] or [`JoinQuantize`](super::fused::JoinQuantize) behind it. See
+    /// [`AttentionRows::of`].
+    pub struct AttentionRows {
+        /// Queries `[rows][items: heads][width]`.
+        pub q: View,
+        /// Result `[rows][items: heads][width]`, if it is not quantised.
+        pub out: View,
+        /// What sigmoid is applied to before a result times that is quantised, or address 0. As in `JoinQuantize`.
+        pub gate: View,
+        /// Quantised rows of heads · width elements, or 0 for a result in f32.
+        pub quantized: u64,
+        /// Cache of keys, f16.
+        pub k_cache: u64,
+        /// Cache of values, f16.
+        pub v_cache: u64,
+        /// Block tables i32 `[slots][table_columns]`.
+        pub table: u64,
+        /// What [`RowSpans`] left.
+        pub spans: u64,
+        /// Sinks f32 `[heads]`, or 0.
+        pub sinks: u64,
+        /// Address of the live count of rows.
+        pub live: u64,
+        /// Rows.
+        pub rows: u32,
+        /// Query heads.
+        pub heads: u32,
+        /// KV heads.
+        pub kv_heads: u32,
+        /// Elements of a head: 64, 128 or 256.
+        pub width: u32,
+        /// Columns of the block tables.
+        pub table_columns: u32,
+        /// Blocks of the smaller cache: entries of the table beyond it are passed over.
+        pub blocks: u32,
+        /// Factor of scores.
+        pub scale: f32,
         /// 0.
         pub reserved: u32,
     }
@@ -280,6 +325,41 @@ impl AttentionParts {
     }
 }
 
+impl AttentionRows {
+    /// The parameters for what `parts` describes, still without a result; none where [`AttentionParts::launch_matrix`] has none, for
+    /// a softcap, and for chunks of several blocks.
+    pub fn of(parts: &AttentionParts) -> Option<Self> {
+        let fits = parts.launch_matrix().is_some() && parts.softcap == 0.0 && parts.chunk_blocks == 1;
+        fits.then(|| Self {
+            q: parts.q,
+            k_cache: parts.k_cache,
+            v_cache: parts.v_cache,
+            table: parts.table,
+            spans: parts.spans,
+            live: parts.live,
+            rows: parts.rows,
+            heads: parts.heads,
+            kv_heads: parts.kv_heads,
+            width: parts.width,
+            table_columns: parts.table_columns,
+            blocks: parts.blocks,
+            scale: parts.scale,
+            ..Self::default()
+        })
+    }
+
+    /// Queries of a group.
+    const fn queries(width: u32) -> u32 {
+        if width > 128 { 32 } else { 64 }
+    }
+
+    /// Bytes of dynamic shared memory for heads of so many elements: two pieces of 256 positions by 64 elements in f16, and
+    /// queries as two f16 each.
+    const fn shared_bytes(width: u32) -> u32 {
+        2 * 256 * 64 * 2 + Self::queries(width) * width * 4
+    }
+}
+
 /// The table of [`Rope`]: for each of rotary/2 pairs base^(-2i/rotary) / (divisor · 2π), a frequency in turns per position,
 /// as the sum of two f32.
 pub fn rope_table(rotary: u32, base: f64, divisor: f64) -> Vec<[f32; 2]> {
@@ -308,4 +388,17 @@ launches! {
     RowSpans(p) => Launch::new("row_spans", [p.rows.div_ceil(256).max(1), 1, 1], 256);
     AttentionParts(p) => Launch::new("attention_parts", p.groups(8, 1024), 256);
     AttentionJoin(p) => Launch::new("attention_join", [p.heads.max(1), p.rows.max(1), 1], 256);
+    AttentionRows(p) => {
+        let entry = match p.width {
+            64 => "attention_rows_f16_64",
+            128 => "attention_rows_f16_128",
+            _ => "attention_rows_f16_256",
+        };
+        let kv_heads = p.kv_heads.max(1);
+        let tiles = (p.rows * (p.heads / kv_heads)).div_ceil(AttentionRows::queries(p.width)).max(1);
+        Launch {
+            shared_bytes: AttentionRows::shared_bytes(p.width),
+            ..Launch::new(entry, [tiles, kv_heads, 1], 128)
+        }
+    };
 }

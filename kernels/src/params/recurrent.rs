@@ -45,6 +45,10 @@ parameters! {
         pub slots: u32,
         /// 1 if silu follows.
         pub silu: u32,
+        /// Rows, all sequences together; it decides no bits.
+        pub rows: u32,
+        /// 0.
+        pub reserved: u32,
     }
 
     /// The gated delta rule over the rows of each sequence in order, with i over the key and j over the value:
@@ -140,6 +144,9 @@ parameters! {
     }
 }
 
+/// Rows up to which a thread convolves all of a channel.
+const FEW_ROWS: u32 = 16;
+
 fn over_columns(entry: &'static str, value_heads: u32, value_width: u32, sequences: u32) -> Launch {
     // A group has 32 columns of one head, a column four threads.
     Launch::new(entry, [value_width.div_ceil(32).max(1), value_heads.max(1), sequences.max(1)], 128)
@@ -157,7 +164,10 @@ fn by_key(names: [&'static str; 3], key_width: u32) -> &'static str {
 }
 
 launches! {
-    ConvCausal(p) => Launch::new("conv_causal", [p.channels.div_ceil(128).max(1), p.max_sequences.max(1), 1], 128);
+    ConvCausal(p) => match p.rows <= FEW_ROWS {
+        true => Launch::new("conv_causal", [p.channels.div_ceil(128).max(1), p.max_sequences.max(1), 1], 128),
+        false => Launch::new("conv_causal_rows", [p.channels.div_ceil(32).max(1), p.max_sequences.max(1), 1], 256),
+    };
     GatedDeltaNet(p) => over_columns(
         by_key(["gated_delta_net_64", "gated_delta_net_128", "gated_delta_net_256"], p.key_width),
         p.value_heads, p.value_width, p.max_sequences

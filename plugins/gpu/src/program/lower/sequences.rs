@@ -4,10 +4,9 @@ use super::fusions::{Heads, Turned};
 use super::{Item, Lowered, Lowering};
 use crate::program::view::{ELEMENT, Lie};
 use crate::program::{KernelStep, Ref};
-use paceline_kernels::params::View;
 use paceline_kernels::params::cache::{
-    ADJACENT, AttentionJoin, AttentionParts, HALVES, HeadsToCache, KV_BLOCK, KvAppend, MAX_HEAD, Rope,
-    RowSpans, rope_table,
+    ADJACENT, AttentionJoin, AttentionParts, AttentionRows, HALVES, HeadsToCache, KV_BLOCK, KvAppend,
+    MAX_HEAD, Rope, RowSpans, rope_table,
 };
 use paceline_kernels::params::fused::JoinQuantize;
 use paceline_kernels::params::led::Maker;
@@ -16,6 +15,7 @@ use paceline_kernels::params::recurrent::{
     ConvCausal, DeltaReplay, GatedDeltaNet, MAX_KEY, MAX_TAPS, PLAIN, RECORDS, SNAPSHOTS,
 };
 use paceline_kernels::params::rows::TableUpdate;
+use paceline_kernels::params::{Parameters, View};
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{DType, Node, Value, ValueId, ValueKind};
 use paceline_plugin_api::support::{Live, ParameterCheck};
@@ -26,6 +26,12 @@ const CACHE_TYPES: [DType; 8] =
 
 /// Rows that attention takes at once, so that scratch does not grow with a prompt.
 const ATTENTION_ROWS: u32 = 64;
+
+/// Rows up to which partial results are spread over a device; with more there are groups enough without.
+const FEW_ROWS: u32 = 16;
+
+/// What tells forms of attention with the same bits from others.
+const ON_MATRIX_UNITS: &str = "attention over blocks of 256, matrix units";
 
 /// What a rotation needs besides what it turns.
 struct Rotation {
@@ -267,6 +273,20 @@ impl Lowering<'_> {
         Ok((Records { state: self.address(records)?, count, width: shape.last() }, self.address(rollback)?))
     }
 
+    /// The cells of the caches of an attention that a run writes, as far as they can be told beforehand: there is one append of the
+    /// same rows, and nothing else that changes them. 0 otherwise.
+    fn written_cells(&self, node: &Node) -> Lowered<u64> {
+        let caches = [node.inputs[1], node.inputs[2]];
+        let touches = |other: &&Node| caches.iter().any(|cache| other.inputs.contains(cache));
+        let mut others =
+            self.graph.nodes().iter().filter(touches).filter(|other| other.operation != "attention");
+        let (Some(append), None) = (others.next(), others.next()) else { return Ok(0) };
+        let is_append = append.operation == "kv_append" && append.inputs[2..4] == caches;
+        let (own, appended) = (self.value(node.inputs[0]), self.value(append.inputs[0]));
+        let same_rows = own.live == appended.live && own.shape.first() == appended.shape.first();
+        if is_append && same_rows { self.address(append.inputs[4]) } else { Ok(0) }
+    }
+
     pub(super) fn attention(&mut self, node: &Node) -> Lowered<&'static str> {
         let attributes = Attributes::of(node);
         let value = self.value(node.inputs[0]);
@@ -309,50 +329,68 @@ impl Lowering<'_> {
             }
             None => 0,
         };
-        let tile = rows.min(ATTENTION_ROWS);
-        // One tile has the run's live count; of several, those behind it see nothing by what `RowSpans` says.
-        let live = if tile == rows { live } else { 0 };
-        let chunk_blocks = AttentionParts::chunk_blocks(table_columns);
-        let scratch = self.scratch(AttentionParts::scratch_bytes(tile, heads, width, table_columns));
         let fused = self.quantized_join(node, heads, width)?;
         let out = match fused {
             Some(_) => Lie::dense(node.outputs[0].index(), rows, heads * width),
             None => self.output(node.outputs[0])?,
         };
         let out = Lie { items: heads, item: width, width, ..out };
+        let chunk_blocks = AttentionParts::chunk_blocks(table_columns);
+        let mut parts = AttentionParts {
+            q: q.view(),
+            k_cache: self.address(node.inputs[1])?,
+            v_cache: self.address(node.inputs[2])?,
+            table: self.address(node.inputs[3])?,
+            spans: spans_address,
+            scratch: 0,
+            live,
+            cells: 0,
+            rows,
+            heads,
+            kv_heads,
+            width,
+            k_type,
+            v_type,
+            table_columns,
+            blocks,
+            chunk_blocks,
+            splits: AttentionParts::splits(table_columns),
+            scale: attributes.float("scale") as f32,
+            softcap: attributes.float("softcap") as f32,
+            early: (!self.changing.contains(&node.inputs[3].index())).into(),
+            reserved: 0,
+        };
+        if rows > FEW_ROWS
+            && let Some(many) = AttentionRows::of(&parts)
+            && (self.has_kernel)(many.launch().entry)
+        {
+            let (quantized, gate) = match &fused {
+                Some((quantized, gate)) => (Ref::new(*quantized, 0).token(), gate.as_ref()),
+                None => (0, None),
+            };
+            let gate = gate.map_or(View::default(), Lie::view);
+            self.push(&AttentionRows { out: out.view(), gate, quantized, sinks, ..many });
+            return Ok(ON_MATRIX_UNITS);
+        }
+
+        if rows <= FEW_ROWS {
+            parts.cells = self.written_cells(node)?;
+        }
+        let tile = rows.min(ATTENTION_ROWS);
+        // One tile has the run's live count; of several, those behind it see nothing by what `RowSpans` says.
+        let live = if tile == rows { live } else { 0 };
+        let scratch = self.scratch(AttentionParts::scratch_bytes(tile, heads, width, table_columns));
         let mut kernel = "attention over blocks of 256";
         for first in (0..rows).step_by(tile as usize) {
             let from =
                 |lie: &Lie| Lie { offset: lie.offset + u64::from(first) * u64::from(lie.row), ..*lie }.view();
             let rows = tile.min(rows - first);
             let spans = Ref::new(spans, u64::from(first) * 4 * ELEMENT).token();
-            let parts = AttentionParts {
-                q: from(&q),
-                k_cache: self.address(node.inputs[1])?,
-                v_cache: self.address(node.inputs[2])?,
-                table: self.address(node.inputs[3])?,
-                spans,
-                scratch,
-                live,
-                rows,
-                heads,
-                kv_heads,
-                width,
-                k_type,
-                v_type,
-                table_columns,
-                blocks,
-                chunk_blocks,
-                splits: AttentionParts::splits(table_columns),
-                scale: attributes.float("scale") as f32,
-                softcap: attributes.float("softcap") as f32,
-                early: (!self.changing.contains(&node.inputs[3].index())).into(),
-                reserved: 0,
-            };
+            parts = AttentionParts { q: from(&q), spans, scratch, live, rows, ..parts };
             // Whether there is such a form depends on the caches alone, so all numbers of rows have one.
             match parts.launch_matrix().filter(|launch| (self.has_kernel)(launch.entry)) {
                 Some(launch) => {
-                    kernel = "attention over blocks of 256, matrix units";
+                    kernel = ON_MATRIX_UNITS;
                     self.push_step(KernelStep::launched(&parts, launch));
                 }
                 None => self.push(&parts),
@@ -426,6 +464,8 @@ impl Lowering<'_> {
             planes,
             slots,
             silu: (Attributes::of(node).text("activation") == "silu").into(),
+            rows: value.shape.first(),
+            reserved: 0,
         });
         Ok("conv_causal")
     }
