@@ -46,16 +46,16 @@ struct Lines {
     int lane, row[2];
 };
 
-/* Nibbles of pairs of blocks. */
-template <int STEP>
+/* Nibbles of pairs of blocks; WHOLE where there are always all of a step. */
+template <int STEP, bool WHOLE = false>
 struct Nibbles {
     static constexpr int BYTES = STEP * 256;
     Vec q;
     static __device__ __forceinline__ void copy(u8 *to, const Panel &p, int block, int lane) {
 #pragma unroll
         for (int i = 0; i < STEP / 2; i++)
-            if (block + 2 * i < p.blocks)
-                linear::copy<16>(to + i * 512 + lane * 16, p.base + (block / 2 + i) * 512 + lane * 16);
+            if (WHOLE || block + 2 * i < p.blocks)
+                linear::copy<16>(to + i * 512 + lane * 16, p.base + (((u32)block / 2u + i) * 512u + (u32)lane * 16u));
     }
     __device__ __forceinline__ void pair(const u8 *from, int i, int lane) { q = load16(from + i * 512 + lane * 16); }
 };
@@ -68,7 +68,7 @@ struct Rows {
     static __device__ __forceinline__ void copy(u8 *to, const u8 *plane, int block, int lane) {
         if (lane < 16)
             linear::copy<PART>(to + lane * PART,
-                plane + (block / 8 * 16 + lane) * WIDTH + block % 8 / STEP * PART);
+                plane + ((u32)block / 8u * 16u + (u32)lane) * WIDTH + (u32)block % 8u / STEP * PART);
     }
     __device__ __forceinline__ void begin(const u8 *from, const Lines &lines) {
 #pragma unroll
@@ -98,7 +98,7 @@ struct Heads {
     float d[2], d_2_23[2], dmin[2], dmin_2_23[2];
     u32 sc[2][STEP / 4], mn[2][STEP / 4];
     static __device__ __forceinline__ void copy(u8 *to, const u8 *plane, int block, int lane) {
-        if (lane < 16) linear::copy<16>(to + lane * 16, plane + (block / 8 * 16 + lane) * 16);
+        if (lane < 16) linear::copy<16>(to + lane * 16, plane + ((u32)block / 8u * 16u + (u32)lane) * 16u);
     }
     __device__ __forceinline__ void begin(const u8 *from, const Lines &lines, int block) {
 #pragma unroll
@@ -116,8 +116,8 @@ struct Heads {
                 sc[r][0] = low_sc, mn[r][0] = low_mn;
                 sc[r][STEP / 4 - 1] = high_sc, mn[r][STEP / 4 - 1] = high_mn;
             } else {
-                sc[r][0] = block % 8 ? high_sc : low_sc;
-                mn[r][0] = block % 8 ? high_mn : low_mn;
+                sc[r][0] = (u32)block % 8u ? high_sc : low_sc;
+                mn[r][0] = (u32)block % 8u ? high_mn : low_mn;
             }
         }
     }
@@ -135,13 +135,13 @@ struct Fifths {
     static constexpr int BYTES = 512;
     Vec bits;
     static __device__ __forceinline__ void copy(u8 *to, const u8 *plane, int block, int lane) {
-        linear::copy<16>(to + lane * 16, plane + block / 8 * 512 + lane * 16);
+        linear::copy<16>(to + lane * 16, plane + ((u32)block / 8u * 512u + (u32)lane * 16u));
     }
     __device__ __forceinline__ void begin(const u8 *from, const Lines &lines, int block) {
         bits = load16(from + lines.lane * 16);
         if (STEP == 4)
 #pragma unroll
-            for (int i = 0; i < 4; i++) bits.w[i] >>= block % 8;
+            for (int i = 0; i < 4; i++) bits.w[i] >>= (u32)block % 8u;
     }
     /* In bit `to` of each byte. */
     __device__ __forceinline__ u32 get(int b, int i, int to) const {
@@ -150,14 +150,16 @@ struct Fifths {
     }
 };
 
-/* What most kinds are like. UNIT: blocks that stay in one slice. `factor` undoes what `fragment` multiplies the quants
- * of a block with. */
+/* What most kinds are like. UNIT: blocks that stay in one slice. SINGLE: one row by `Single` where there are
+ * many groups. `factor` undoes what `fragment` multiplies the quants of a block with. */
 struct Plain {
     static constexpr int UNIT = 8;
     static constexpr bool SIGNED = true, MINIMA = false, WHOLE = false, HALVES = false;
+    static constexpr bool SINGLE = false;
     static __device__ __forceinline__ constexpr float factor(int) { return 1.0f; }
     __device__ __forceinline__ float minimum(int, int) const { return 0.0f; }
     __device__ __forceinline__ float half_scale(int, int, int, float) const { return 1.0f; }
+    __device__ __forceinline__ int half_factor(int, int, int) const { return 1; }
 };
 
 template <int STEP>
@@ -170,7 +172,7 @@ struct Q8_0 : Plain {
 #pragma unroll
         for (int i = 0; i < STEP; i++)
             if (block + i < p.blocks)
-                linear::copy<16>(to + i * 512 + lane * 16, p.base + (block + i) * 512 + lane * 16);
+                linear::copy<16>(to + i * 512 + lane * 16, p.base + (((u32)block + i) * 512u + (u32)lane * 16u));
         Rows<STEP, 16>::copy(to + STEP * 512, p.base + p.blocks * 512, block, lane);
     }
     __device__ __forceinline__ void begin(const u8 *from, const Lines &lines, int) {
@@ -258,15 +260,15 @@ struct Mxfp4 : Plain {
 };
 
 /* Nibbles as they are; those of the second block of a pair times 16, which saves a shift. */
-template <int STEP>
-__device__ __forceinline__ void four_bits(const Nibbles<STEP> &n, int b, u32 a[4]) {
+template <int STEP, bool WHOLE>
+__device__ __forceinline__ void four_bits(const Nibbles<STEP, WHOLE> &n, int b, u32 a[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) a[i] = n.q.w[i] & (b % 2 ? 0xf0f0f0f0u : 0x0f0f0f0fu);
 }
 
 /* Nibble and fifth bit, as they are. */
-template <int STEP>
-__device__ __forceinline__ void five_bits(const Nibbles<STEP> &n, const Fifths<STEP> &f, int b, u32 a[4]) {
+template <int STEP, bool WHOLE>
+__device__ __forceinline__ void five_bits(const Nibbles<STEP, WHOLE> &n, const Fifths<STEP> &f, int b, u32 a[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) a[i] = ((b % 2 ? n.q.w[i] >> 4 : n.q.w[i]) & 0x0f0f0f0fu) | f.get(b, i, 4);
 }
@@ -339,17 +341,17 @@ struct Q5_1 : Q5_0<STEP> {
 
 template <int STEP>
 struct Q4K : Plain {
-    static constexpr bool SIGNED = false, MINIMA = true, WHOLE = true;
-    static constexpr int BYTES = Nibbles<STEP>::BYTES + Heads<STEP>::BYTES;
-    Nibbles<STEP> n;
+    static constexpr bool SIGNED = false, MINIMA = true, WHOLE = true, SINGLE = true;
+    static constexpr int BYTES = Nibbles<STEP, true>::BYTES + Heads<STEP>::BYTES;
+    Nibbles<STEP, true> n;
     Heads<STEP> h;
     static __device__ __forceinline__ int panel_bytes(const Panel &p) { return p.pairs * 512 + p.units * 256; }
     static __device__ __forceinline__ void copy(u8 *to, const Panel &p, int block, int lane) {
-        Nibbles<STEP>::copy(to, p, block, lane);
-        Heads<STEP>::copy(to + Nibbles<STEP>::BYTES, p.base + p.pairs * 512, block, lane);
+        Nibbles<STEP, true>::copy(to, p, block, lane);
+        Heads<STEP>::copy(to + Nibbles<STEP, true>::BYTES, p.base + p.pairs * 512, block, lane);
     }
     __device__ __forceinline__ void begin(const u8 *from, const Lines &lines, int block) {
-        h.begin(from + Nibbles<STEP>::BYTES, lines, block);
+        h.begin(from + Nibbles<STEP, true>::BYTES, lines, block);
     }
     __device__ __forceinline__ void pair(const u8 *from, int i, int lane) { n.pair(from, i, lane); }
     static __device__ __forceinline__ constexpr float factor(int b) { return b % 2 ? 1.0f / 16.0f : 1.0f; }
@@ -365,8 +367,8 @@ struct Q5K : Q4K<STEP> {
     Fifths<STEP> f;
     static __device__ __forceinline__ int panel_bytes(const Panel &p) { return p.pairs * 512 + p.units * 768; }
     static __device__ __forceinline__ void copy(u8 *to, const Panel &p, int block, int lane) {
-        Nibbles<STEP>::copy(to, p, block, lane);
-        Heads<STEP>::copy(to + Nibbles<STEP>::BYTES, p.base + p.pairs * 512 + p.units * 512, block, lane);
+        Nibbles<STEP, true>::copy(to, p, block, lane);
+        Heads<STEP>::copy(to + Nibbles<STEP, true>::BYTES, p.base + p.pairs * 512 + p.units * 512, block, lane);
         Fifths<STEP>::copy(to + Base::BYTES, p.base + p.pairs * 512, block, lane);
     }
     __device__ __forceinline__ void begin(const u8 *from, const Lines &lines, int block) {
@@ -379,22 +381,24 @@ struct Q5K : Q4K<STEP> {
 
 template <int STEP>
 struct Q6K : Plain {
-    static constexpr bool WHOLE = true, HALVES = true;
-    static constexpr int UPPER = Nibbles<STEP>::BYTES, SCALES = UPPER + STEP * 128;
+    static constexpr bool WHOLE = true, HALVES = true, SINGLE = true;
+    static constexpr int UPPER = Nibbles<STEP, true>::BYTES, SCALES = UPPER + STEP * 128;
     static constexpr int D = SCALES + Rows<STEP, 16>::BYTES, BYTES = D + 32;
-    Nibbles<STEP> n;
+    Nibbles<STEP, true> n;
     Vec upper;
     Rows<STEP, 16> sc;
     float d[2];
     static __device__ __forceinline__ int panel_bytes(const Panel &p) { return p.pairs * 512 + p.units * 1312; }
     static __device__ __forceinline__ void copy(u8 *to, const Panel &p, int block, int lane) {
         const u8 *after = p.base + p.pairs * 512;
-        Nibbles<STEP>::copy(to, p, block, lane);
+        Nibbles<STEP, true>::copy(to, p, block, lane);
 #pragma unroll
         for (int i = 0; i < STEP / 4; i++)
-            linear::copy<16>(to + UPPER + i * 512 + lane * 16, after + (block / 4 + i) * 512 + lane * 16);
+            linear::copy<16>(to + UPPER + i * 512 + lane * 16,
+                after + (((u32)block / 4u + i) * 512u + (u32)lane * 16u));
         Rows<STEP, 16>::copy(to + SCALES, after + p.units * 1024, block, lane);
-        if (lane < 2) linear::copy<16>(to + D + lane * 16, after + p.units * 1280 + block / 8 * 32 + lane * 16);
+        if (lane < 2)
+            linear::copy<16>(to + D + lane * 16, after + p.units * 1280 + (u32)block / 8u * 32u + (u32)lane * 16u);
     }
     __device__ __forceinline__ void begin(const u8 *from, const Lines &lines, int) {
         sc.begin(from + SCALES, lines);
@@ -417,7 +421,11 @@ struct Q6K : Plain {
                 | ((upper.w[i] << (6 - b % 4 * 2)) & 0xc0c0c0c0u);
     }
     __device__ __forceinline__ float scale(int, int r) const { return d[r]; }
-    /* The scale of half h of a block, times a power of two: exact. */
+    /* The scale of half h of a block. */
+    __device__ __forceinline__ int half_factor(int b, int h, int r) const {
+        return (int)((sc.row[r][b / 2] >> (16 * (b % 2) + 8 * h)) & 255u) - 128;
+    }
+    /* The same, times a power of two: exact. */
     __device__ __forceinline__ float half_scale(int b, int h, int r, float times) const {
         return __fmaf_rn(byte_and_2_23(sc.row[r][b / 2], b % 2 * 2 + h), times, -8388736.0f * times);
     }

@@ -116,70 +116,42 @@ __device__ __forceinline__ void add_block(const F &w, int b, const u32 a[4], con
     }
 }
 
-/* Scales of a step that a warp has unpacked for all: f32 [16 rows][STEP], then the minima. */
-template <template <int> class F, int STEP>
-struct Unpacked {
-    float values[2 * 16 * STEP];
-    __device__ __forceinline__ void unpack(const u8 *from, int lane, int block) {
-        F<STEP> w;
-        const int row = lane % 16;
-        w.begin(from, Lines{lane, {row, row}}, block);
-#pragma unroll
-        for (int b = 0; b < STEP; b++) values[lane * STEP + b] = lane < 16 ? w.scale(b, 0) : w.minimum(b, 0);
-    }
-};
-
-/* Adds STEP blocks, which begin at `block` and are of PANELS panels, `panel_bytes` apart in shared memory from `from`
- * on, with `unpacked` scales if UNPACKED. COLUMNS is 1 where only the first row of activations matters; x is where the
- * lane's quants are, scales where its scales are. */
-template <template <int> class F, int STEP, int TILES, int PANELS, int COLUMNS, bool UNPACKED>
-__device__ __forceinline__ void add_step(const u8 *from, int panel_bytes, const Unpacked<F, STEP> *unpacked, int block,
-    int blocks, const u8 *x, const u8 *scales, int tile_bytes, float (&sum)[PANELS][TILES][4])
+/* Adds STEP blocks, which begin at `block`, of a panel that begins at `from` in shared memory. COLUMNS is 1 where only
+ * the first row of activations matters; x is where the lane's quants are, scales where its scales are. */
+template <class F, int STEP, int TILES, int COLUMNS>
+__device__ __forceinline__ void add_step(const u8 *from, int block, int blocks, const u8 *x, const u8 *scales,
+    int tile_bytes, float (&sum)[TILES][4])
 {
-    typedef F<STEP> Format;
-    constexpr bool MANY = PANELS * TILES > 1;
+    constexpr bool MANY = TILES > 1;
     const int lane = (int)(threadIdx.x & 31u);
-    Format w[PANELS];
-#pragma unroll
-    for (int p = 0; p < PANELS; p++) w[p].begin(from + p * panel_bytes, Lines{lane, {lane / 4, lane / 4 + 8}}, block);
+    F w;
+    w.begin(from, Lines{lane, {lane / 4, lane / 4 + 8}}, block);
 #pragma unroll
     for (int pair = 0; pair < STEP / 2; pair++) {
-        if (!Format::WHOLE && block + 2 * pair >= blocks) break;
-        u32 a[PANELS][2][4];
-        float d[PANELS][2][2], m[PANELS][2][2];
+        if (!F::WHOLE && block + 2 * pair >= blocks) break;
+        u32 a[2][4];
+        float d[2][2], m[2][2];
+        w.pair(from, pair, lane);
 #pragma unroll
-        for (int p = 0; p < PANELS; p++) {
-            w[p].pair(from + p * panel_bytes, pair, lane);
+        for (int s = 0; s < 2; s++) {
+            w.fragment(2 * pair + s, a[s]);
+            /* Once for all tiles. */
+            if (MANY && !F::SIGNED)
 #pragma unroll
-            for (int s = 0; s < 2; s++) {
-                w[p].fragment(2 * pair + s, a[p][s]);
-                /* Once for all tiles. */
-                if (MANY && !Format::SIGNED)
+                for (int i = 0; i < 4; i++) a[s][i] >>= shift_of<F>(2 * pair + s);
 #pragma unroll
-                    for (int i = 0; i < 4; i++) a[p][s][i] >>= shift_of<Format>(2 * pair + s);
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    const int at = (lane / 4 + 8 * r) * STEP + 2 * pair + s;
-                    d[p][s][r] = UNPACKED ? unpacked[p].values[at] : w[p].scale(2 * pair + s, r);
-                    m[p][s][r] = UNPACKED ? unpacked[p].values[at + 16 * STEP] : w[p].minimum(2 * pair + s, r);
-                }
-            }
+            for (int r = 0; r < 2; r++) d[s][r] = w.scale(2 * pair + s, r), m[s][r] = w.minimum(2 * pair + s, r);
         }
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
             const int at = tile * tile_bytes + pair * RECORD;
             const Vec q = load16(x + at), xs = load16(scales + at);
             Vec xsum = xs;
-            if (Format::MINIMA) xsum = load16(scales + at + 64);
-#pragma unroll
-            for (int p = 0; p < PANELS; p++)
-                add_block<Format, COLUMNS, MANY>(w[p], 2 * pair, a[p][0], d[p][0], m[p][0], q.w[0], q.w[1], xs.w, xsum.w,
-                    sum[p][tile]);
-            if (!Format::WHOLE && block + 2 * pair + 1 >= blocks) continue;
-#pragma unroll
-            for (int p = 0; p < PANELS; p++)
-                add_block<Format, COLUMNS, MANY>(w[p], 2 * pair + 1, a[p][1], d[p][1], m[p][1], q.w[2], q.w[3], xs.w + 2,
-                    xsum.w + 2, sum[p][tile]);
+            if (F::MINIMA) xsum = load16(scales + at + 64);
+            add_block<F, COLUMNS, MANY>(w, 2 * pair, a[0], d[0], m[0], q.w[0], q.w[1], xs.w, xsum.w, sum[tile]);
+            if (!F::WHOLE && block + 2 * pair + 1 >= blocks) continue;
+            add_block<F, COLUMNS, MANY>(w, 2 * pair + 1, a[1], d[1], m[1], q.w[2], q.w[3], xs.w + 2, xsum.w + 2,
+                sum[tile]);
         }
     }
 }
@@ -226,11 +198,12 @@ __device__ __forceinline__ void write(const KnLinearSegment &seg, int row, int o
 /* The step after that at `block` in the same slice. */
 template <int UNIT, int STEP>
 __device__ __forceinline__ int next_step(int block) {
-    const int next = block + STEP;
-    return next % UNIT ? next : next + (SLICES - 1) * UNIT;
+    const u32 next = (u32)block + STEP;
+    return (int)(next % UNIT ? next : next + (SLICES - 1) * UNIT);
 }
 
-/* What a group has in shared memory: for each slice DEPTH steps, which fit three or four times into a multiprocessor. */
+/* What a group has in shared memory: for each slice DEPTH steps, which fit three or four times into a
+ * multiprocessor. */
 template <template <int> class F>
 struct Narrow {
     static constexpr int UNIT = F<8>::UNIT, STEP = F<8>::BYTES > 3072 ? 4 : UNIT, DEPTH = STEP < UNIT ? 3 : 2;
@@ -268,15 +241,14 @@ __device__ __forceinline__ void narrow_group(const KnLinear &p, int group, u8 *s
     const int tile_bytes = panel.pairs * RECORD;
     const u8 *x = (const u8 *)p.x + (COLUMNS == 1 ? lane % 4 : lane) * 16;
     const u8 *scales = (const u8 *)p.x + 512 + (COLUMNS == 1 ? 0 : lane % 4 * 16);
-    float sum[1][TILES][4] = {};
+    float sum[TILES][4] = {};
     int turn = 0;
 #pragma unroll 1
     while (block < panel.blocks) {
         wait_copies<DEPTH - 1>();
         __syncwarp();
-        const int at = block / 2 * RECORD;
-        add_step<F, STEP, TILES, 1, COLUMNS, false>(ring + turn, 0, nullptr, block, panel.blocks, x + at, scales + at,
-            tile_bytes, sum);
+        const int at = (int)((u32)block / 2u) * RECORD;
+        add_step<Format, STEP, TILES, COLUMNS>(ring + turn, block, panel.blocks, x + at, scales + at, tile_bytes, sum);
         __syncwarp();
         if (ahead < panel.blocks) Format::copy(ring + turn, panel, ahead, lane);
         commit_copies();
@@ -289,7 +261,7 @@ __device__ __forceinline__ void narrow_group(const KnLinear &p, int group, u8 *s
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
         *(float4 *)&part[(slice * TILES + tile) * 128 + lane * 4] =
-            make_float4(sum[0][tile][0], sum[0][tile][1], sum[0][tile][2], sum[0][tile][3]);
+            make_float4(sum[tile][0], sum[tile][1], sum[tile][2], sum[tile][3]);
     __syncthreads();
     wait_for_others(p);
     for (int j = (int)threadIdx.x; j < 16 * rows; j += 256) {
@@ -306,115 +278,6 @@ template <template <int> class F, int TILES, int COLUMNS>
 __device__ __forceinline__ void narrow(const KnLinear &p) {
     __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
     narrow_group<F, TILES, COLUMNS>(p, (int)blockIdx.x, shared, [&] { wait_for_inputs(p); });
-}
-
-/* Dynamic shared memory of the wide kernels; src/params/linear.rs says so to whoever launches them. Two groups fit into what a
- * multiprocessor of compute capability 8.0 has, which is 164 KB. */
-constexpr int WIDE_SHARED = 82944;
-
-/* Many rows: a group has 8 panels and 64 rows, a warp two of the panels and half of the rows. All warps walk through
- * the slices one after another, step by step, so that what they add up is the same; shared memory has weights and
- * activations of this step and of the next ones. */
-template <template <int> class F>
-__device__ __forceinline__ void wide(const KnLinear &p) {
-    constexpr int UNIT = F<8>::UNIT, STEP = 4, TILES = 8, PANELS = 8, TILE_BYTES = STEP / 2 * RECORD;
-    typedef F<STEP> Format;
-    constexpr int WEIGHTS = PANELS * Format::BYTES, STAGE = WEIGHTS + TILES * TILE_BYTES;
-    /* Each warp unpacks the scales of a panel for all, where there are minima too. */
-    constexpr bool UNPACKED = Format::MINIMA;
-    constexpr int UNPACKED_BYTES = UNPACKED ? 2 * PANELS * (int)sizeof(Unpacked<F, STEP>) : 0;
-    constexpr int FITTING = (WIDE_SHARED - UNPACKED_BYTES) / STAGE, STAGES = FITTING < 4 ? FITTING : 4;
-    static_assert(STAGES >= 3, "the steps have room");
-    extern __shared__ __align__(128) u8 memory[];
-    Unpacked<F, STEP> *const unpacked = (Unpacked<F, STEP> *)(memory + STAGES * STAGE);
-    const int lane = (int)(threadIdx.x & 31u), warp = (int)(threadIdx.x >> 5);
-    const Place place = locate(p, (int)blockIdx.x, 16 * PANELS);
-    const KnLinearSegment &seg = *place.segment;
-    const Panel panel = panel_of<Format>(p, seg, place.group * PANELS + warp);
-    const int blocks = panel.blocks;
-    /* The step that is asked for next: the next one of the unit, else of the slice, else the first of the next slice. */
-    int ahead = 0, ahead_slice = 0;
-    auto advance = [&]() {
-        ahead = next_step<UNIT, STEP>(ahead);
-        if (ahead >= blocks && ++ahead_slice < SLICES) ahead = ahead_slice * UNIT;
-    };
-    /* Weights do not wait for the launch before this one. */
-#pragma unroll
-    for (int i = 0; i < STAGES - 1; i++) {
-        if (ahead < blocks) Format::copy(memory + i * STAGE + warp * Format::BYTES, panel, ahead, lane);
-        advance();
-    }
-    const int row0 = (int)blockIdx.y * 8 * TILES;
-    const int rows = min((p.live ? *(const int *)p.live : (int)p.rows) - row0, 8 * TILES);
-    wait_for_inputs(p);
-    if (rows <= 0) {
-        wait_for_others(p);
-        return;
-    }
-    const int tile_bytes = panel.pairs * RECORD, tiles = (rows + 7) / 8;
-    const int first_panel = warp / 2 * 2, first_tile = warp % 2 * 4;
-    const u8 *const x = (const u8 *)p.x + (long long)(row0 / 8 + warp) * tile_bytes + lane * 16;
-    auto copy_activations = [&](int stage, int block) {
-        u8 *const to = memory + stage * STAGE + WEIGHTS + warp * TILE_BYTES + lane * 16;
-        const int at = block / 2 * RECORD;
-        if (warp < tiles)
-#pragma unroll
-            for (int i = 0; i < TILE_BYTES; i += 512)
-                if (lane * 16 < TILE_BYTES - i && (Format::WHOLE || at + i + lane * 16 < tile_bytes))
-                    copy<16>(to + i, x + at + i);
-    };
-    ahead = 0, ahead_slice = 0;
-#pragma unroll
-    for (int i = 0; i < STAGES - 1; i++) {
-        if (ahead < blocks) copy_activations(i, ahead);
-        commit_copies();
-        advance();
-    }
-    float total[2][4][4] = {};
-    int stage = 0, turn = 0;
-#pragma unroll 1
-    for (int slice = 0; slice < SLICES; slice++) {
-        float sum[2][4][4] = {};
-#pragma unroll 1
-        for (int block = slice * UNIT; block < blocks; block = next_step<UNIT, STEP>(block)) {
-            const u8 *const here = memory + stage * STAGE;
-            wait_copies<STAGES - 2>();
-            if (UNPACKED) {
-                __syncwarp();
-                unpacked[turn * PANELS + warp].unpack(here + warp * Format::BYTES, lane, block);
-            }
-            __syncthreads();
-            /* What was worked on last is done with. */
-            const int free = stage ? stage - 1 : STAGES - 1;
-            if (ahead < blocks) {
-                Format::copy(memory + free * STAGE + warp * Format::BYTES, panel, ahead, lane);
-                copy_activations(free, ahead);
-            }
-            commit_copies();
-            advance();
-            const u8 *const from = here + WEIGHTS + first_tile * TILE_BYTES;
-            /* Rows that nobody copied are added up like others, and are not written. */
-            if (first_tile < tiles)
-                add_step<F, STEP, 4, 2, 8, UNPACKED>(here + first_panel * Format::BYTES, Format::BYTES,
-                    UNPACKED ? unpacked + turn * PANELS + first_panel : nullptr, block, blocks, from + lane * 16,
-                    from + 512 + lane % 4 * 16, TILE_BYTES, sum);
-            turn ^= 1;
-            stage = stage + 1 < STAGES ? stage + 1 : 0;
-        }
-#pragma unroll
-        for (int i = 0; i < 32; i++) {
-            const float s = sum[i / 16][i / 4 % 4][i % 4];
-            float *t = &total[i / 16][i / 4 % 4][i % 4];
-            *t = slice ? *t + s : s;
-        }
-    }
-    wait_for_others(p);
-#pragma unroll
-    for (int i = 0; i < 32; i++) {
-        const int row = (first_tile + i / 4 % 4) * 8 + lane % 4 * 2 + i % 2;
-        const int output = (place.group * PANELS + first_panel + i / 16) * 16 + lane / 4 + i % 4 / 2 * 8;
-        if (row < rows) write(seg, row0 + row, output, total[i / 16][i / 4 % 4][i % 4]);
-    }
 }
 
 }  // namespace linear

@@ -85,9 +85,14 @@ impl Card {
             eprintln!("no image has the entry {}", launch.entry);
             std::process::exit(1);
         };
-        let shared_bytes = launch.shared_bytes.max(cuda_shared_bytes(launch.entry));
+        let (mut most, which) =
+            (0, sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+        // SAFETY: the function is of a module that is loaded; the place for the result is valid for a write.
+        check(unsafe { sys::cuFuncGetAttribute(&mut most, which, function) }, launch.entry);
+        let threads = launch.threads.min(u32::try_from(most).unwrap_or(u32::MAX));
+        let shared_bytes = launch.shared_bytes.max(cuda_shared_bytes(launch.entry, threads));
         let allowed = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the function is of a module that is loaded.
+        // SAFETY: as above.
         check(unsafe { sys::cuFuncSetAttribute(function, allowed, shared_bytes as i32) }, launch.entry);
         let mut value: sys::CUlaunchAttributeValue = zeroed_value();
         value.programmaticStreamSerializationAllowed = 1;
@@ -100,7 +105,7 @@ impl Card {
             gridDimX: launch.groups[0],
             gridDimY: launch.groups[1],
             gridDimZ: launch.groups[2],
-            blockDimX: launch.threads,
+            blockDimX: threads,
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: shared_bytes,

@@ -1,12 +1,13 @@
 //! Checks the kernels of a CUDA card against the host's, bit by bit, and times them.
 //!
-//!     paceline-kernels-card IMAGE... [--check] [--time KINDS] [--variants IMAGE...]
+//!     paceline-kernels-card IMAGE... [--check] [--time KINDS] [--rows ROWS] [--variants IMAGE...]
 //!     paceline-kernels-card IMAGE... --base
 //!     paceline-kernels-card IMAGE... --sequences
 //!
 //! Images are compiled kernels (cubin or PTX); an entry is taken from the first that has it. `--time` takes names of
-//! kinds with commas (Q4_K,Q6_K,Q8_0,F16). Each image after `--variants` is timed as well, for the entries it has.
-//! `--base` checks and times everything but products, `--sequences` times attention, convolution and the delta rule alone.
+//! kinds with commas (Q4_K,Q6_K,Q8_0,F16), `--rows` numbers of rows. Each image after `--variants` is timed as well, for the
+//! entries it has. `--base` checks and times everything but products, `--sequences` times attention, convolution and the delta
+//! rule alone.
 
 mod base_checks;
 mod base_times;
@@ -19,6 +20,7 @@ fn main() {
     let (mut images, mut variants, mut kinds, mut check, mut base, mut sequences) =
         (Vec::new(), Vec::new(), None, false, false, false);
     let mut arguments = std::env::args().skip(1);
+    let mut rows = times::ROWS.to_vec();
     let mut to_variants = false;
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -26,13 +28,17 @@ fn main() {
             "--base" => base = true,
             "--sequences" => sequences = true,
             "--time" => kinds = arguments.next(),
+            "--rows" => {
+                let list = arguments.next().unwrap_or_default();
+                rows = list.split(',').filter_map(|count| count.parse().ok()).filter(|&count| count <= 512).collect();
+            }
             "--variants" => to_variants = true,
             _ if to_variants => variants.push(argument),
             _ => images.push(argument),
         }
     }
     if images.is_empty() {
-        eprintln!("usage: paceline-kernels-card IMAGE... [--check] [--time KINDS] [--variants IMAGE...]");
+        eprintln!("usage: paceline-kernels-card IMAGE... [--check] [--time KINDS] [--rows ROWS] [--variants IMAGE...]");
         std::process::exit(2);
     }
     let all: Vec<String> = images.iter().chain(&variants).cloned().collect();
@@ -50,6 +56,6 @@ fn main() {
         std::process::exit(1);
     }
     if let Some(kinds) = kinds {
-        times::run(&mut card, &kinds, &variants);
+        times::run(&mut card, &kinds, &rows, &variants);
     }
 }

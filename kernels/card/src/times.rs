@@ -10,13 +10,14 @@ use paceline_kernels::params::linear::{Linear, LinearSegment, Quantize, quantize
 /// Outputs and width.
 const SHAPES: [(usize, usize); 6] =
     [(4096, 4096), (6144, 4096), (12288, 4096), (24576, 4096), (4096, 12288), (151_936, 4096)];
-const ROWS: [usize; 5] = [1, 4, 8, 16, 512];
+/// Rows that are timed where nothing else is asked for; 512 at most.
+pub const ROWS: [usize; 5] = [1, 4, 8, 16, 512];
 /// Bytes of weights that launches go through before they come to the first again: several times the L2 cache.
 const WORKING_SET: usize = 512 << 20;
 const REPLAYS: usize = 15;
 
 /// Times all shapes of the named kinds.
-pub fn run(card: &mut Card, kinds: &str, variants: &[String]) {
+pub fn run(card: &mut Card, kinds: &str, rows: &[usize], variants: &[String]) {
     let copied = 2usize << 30;
     let (from, to) = (Buffer::new(copied), Buffer::new(copied));
     let copy = 2.0 * copied as f64 / card.time_copy(&to, &from);
@@ -29,12 +30,19 @@ pub fn run(card: &mut Card, kinds: &str, variants: &[String]) {
             continue;
         };
         for (n, k) in SHAPES {
-            shape(card, kind, n, k, copy, variants);
+            shape(card, kind, [n, k], rows, copy, variants);
         }
     }
 }
 
-fn shape(card: &mut Card, kind: WeightKind, n: usize, k: usize, copy: f64, variants: &[String]) {
+fn shape(
+    card: &mut Card,
+    kind: WeightKind,
+    [n, k]: [usize; 2],
+    rows: &[usize],
+    copy: f64,
+    variants: &[String],
+) {
     let mut random = Random::new(1);
     let bytes = layout::packed_bytes(kind, n, k).expect("the shape suits the kind");
     let stride = bytes.next_multiple_of(layout::ALIGNMENT);
@@ -45,7 +53,7 @@ fn shape(card: &mut Card, kind: WeightKind, n: usize, k: usize, copy: f64, varia
     let x = Buffer::of(&random.floats(most * k, 1.0));
     let quantized = Buffer::new(quantized_bytes(most as u32, k as u32) as usize);
     let out = Buffer::new(4 * most * n);
-    for rows in ROWS {
+    for &rows in rows {
         let quantize = Quantize {
             x: x.address(),
             out: quantized.address(),

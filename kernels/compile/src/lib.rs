@@ -109,7 +109,7 @@ impl Target {
                 vec![
                     base,
                     module("products", &[PRODUCTS]),
-                    module("products_int", &[CUDA_PRODUCTS, &["cuda/linear_entries.cu"]]),
+                    module("products_int", &[CUDA_PRODUCTS, CUDA_FORMS, &["cuda/linear_entries.cu"]]),
                     module("products_led", &[LED, CUDA_PRODUCTS, &["cuda/linear_led.cu"]]),
                 ]
             }
@@ -141,6 +141,8 @@ const PRODUCTS: &[&str] = &["linear.kn", "linear_float.kn", "embed.kn"];
 
 /// Products with quantised weights on tensor cores.
 const CUDA_PRODUCTS: &[&str] = &["cuda/linear_formats.cu", "cuda/linear_int.cu"];
+/// Forms of them for one row and for many.
+const CUDA_FORMS: &[&str] = &["cuda/linear_single.cu", "cuda/linear_wide.cu"];
 /// What the first groups of a product do.
 const LED: &[&str] = &["attention_join.kn", "quantize_block.kn", "fused_rows.kn", "led.kn"];
 

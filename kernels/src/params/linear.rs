@@ -151,9 +151,11 @@ pub const WIDE_OUTPUTS: u32 = 128;
 pub const FLOAT_OUTPUTS: u32 = 8;
 /// Rows of activations per group of the kernels of float weights.
 pub const FLOAT_ROWS: u32 = 8;
-/// Bytes of dynamic shared memory that a kernel of CUDA's own products (`cuda/linear_int.cu`) wants; 0 for all others.
-pub fn cuda_shared_bytes(entry: &str) -> u32 {
+/// Bytes of dynamic shared memory that a kernel of CUDA's own products (`cuda/linear_wide.cu`) wants, of which there are two
+/// forms with different numbers of threads; 0 for all others.
+pub fn cuda_shared_bytes(entry: &str, threads: u32) -> u32 {
     match entry.starts_with("linear_") && entry.ends_with("_wide") {
+        true if threads < LINEAR_THREADS => 115_712,
         true => 82_944,
         false => 0,
     }

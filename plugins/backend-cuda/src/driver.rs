@@ -322,6 +322,14 @@ impl Driver for CudaDriver {
         unsafe { call!(cuFuncSetAttribute(kernel.0 as sys::CUfunction, which, bytes as c_int)) }
     }
 
+    fn most_threads(&self, kernel: KernelHandle) -> DriverResult<u32> {
+        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        let mut threads = 0;
+        // SAFETY: the kernel is of a module that is loaded, and the place for the result is valid for a write.
+        unsafe { call!(cuFuncGetAttribute(&mut threads, which, kernel.0 as sys::CUfunction)) }?;
+        Ok(u32::try_from(threads).unwrap_or(u32::MAX))
+    }
+
     unsafe fn launch(
         &self,
         kernel: KernelHandle,

@@ -123,8 +123,8 @@ impl Platform for Cuda {
         cuda::module_of(entry)
     }
 
-    fn shared_bytes(&self, entry: &str) -> u32 {
-        cuda_shared_bytes(entry)
+    fn shared_bytes(&self, entry: &str, threads: u32) -> u32 {
+        cuda_shared_bytes(entry, threads)
     }
 }
 

@@ -116,7 +116,10 @@ fn bind_step(
         parameters[*place..*place + 8].copy_from_slice(&address.to_ne_bytes());
     }
     let kernel: KernelHandle = shared.kernel(step.launch.entry)?;
-    let shared_bytes = step.launch.shared_bytes.max(shared.shared_bytes(step.launch.entry));
+    let most = shared.driver().most_threads(kernel);
+    let most = most.map_err(|error| shared.error(&error, "asking for a kernel's threads"))?;
+    let threads = step.launch.threads.min(most);
+    let shared_bytes = step.launch.shared_bytes.max(shared.shared_bytes(step.launch.entry, threads));
     if shared_bytes > PLAIN_SHARED {
         shared
             .driver()
@@ -125,7 +128,7 @@ fn bind_step(
     }
     let shape = LaunchShape {
         grid: step.launch.groups,
-        block: [step.launch.threads, 1, 1],
+        block: [threads, 1, 1],
         shared: shared_bytes,
         overlaps: shared.settings.overlap && !step.waits,
     };

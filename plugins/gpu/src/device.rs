@@ -267,8 +267,8 @@ impl Shared {
     }
 
     /// Bytes of dynamic shared memory that the platform's form of a kernel wants.
-    pub fn shared_bytes(&self, entry: &str) -> u32 {
-        self.platform.shared_bytes(entry)
+    pub fn shared_bytes(&self, entry: &str, threads: u32) -> u32 {
+        self.platform.shared_bytes(entry, threads)
     }
 
     /// Fills device memory with zeros, and waits for it.

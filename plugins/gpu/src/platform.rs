@@ -68,8 +68,9 @@ pub trait Platform: Send + Sync {
     /// The module that has a kernel.
     fn module_of(&self, entry: &str) -> Option<&'static str>;
 
-    /// Bytes of dynamic shared memory that this platform's form of a kernel wants, where launches do not say so.
-    fn shared_bytes(&self, _entry: &str) -> u32 {
+    /// Bytes of dynamic shared memory that this platform's form of a kernel for so many threads wants, where launches do
+    /// not say so.
+    fn shared_bytes(&self, _entry: &str, _threads: u32) -> u32 {
         0
     }
 }

@@ -256,6 +256,11 @@ pub trait Driver: Send + Sync {
     fn allow_shared(&self, _kernel: KernelHandle, _bytes: u32) -> DriverResult<()> {
         Ok(())
     }
+    /// Most threads that a group of a kernel may have: a device's own form of a kernel may be made for fewer than launches
+    /// say, and then gets so many.
+    fn most_threads(&self, _kernel: KernelHandle) -> DriverResult<u32> {
+        Ok(u32::MAX)
+    }
     /// Queues a kernel that takes one structure by value.
     ///
     /// # Safety
