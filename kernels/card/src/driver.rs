@@ -85,8 +85,7 @@ impl Card {
             eprintln!("no image has the entry {}", launch.entry);
             std::process::exit(1);
         };
-        let (mut most, which) =
-            (0, sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+        let (mut most, which) = (0, sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
         // SAFETY: the function is of a module that is loaded; the place for the result is valid for a write.
         check(unsafe { sys::cuFuncGetAttribute(&mut most, which, function) }, launch.entry);
         let threads = launch.threads.min(u32::try_from(most).unwrap_or(u32::MAX));

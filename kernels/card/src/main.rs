@@ -30,7 +30,11 @@ fn main() {
             "--time" => kinds = arguments.next(),
             "--rows" => {
                 let list = arguments.next().unwrap_or_default();
-                rows = list.split(',').filter_map(|count| count.parse().ok()).filter(|&count| count <= 512).collect();
+                rows = list
+                    .split(',')
+                    .filter_map(|count| count.parse().ok())
+                    .filter(|&count| count <= 512)
+                    .collect();
             }
             "--variants" => to_variants = true,
             _ if to_variants => variants.push(argument),
@@ -38,7 +42,9 @@ fn main() {
         }
     }
     if images.is_empty() {
-        eprintln!("usage: paceline-kernels-card IMAGE... [--check] [--time KINDS] [--rows ROWS] [--variants IMAGE...]");
+        eprintln!(
+            "usage: paceline-kernels-card IMAGE... [--check] [--time KINDS] [--rows ROWS] [--variants IMAGE...]"
+        );
         std::process::exit(2);
     }
     let all: Vec<String> = images.iter().chain(&variants).cloned().collect();
