@@ -23,6 +23,7 @@ pub(super) const ENTRIES: &[(&str, &str)] = &[
     ("attention_parts", "base"),
     ("binary", "base"),
     ("conv_causal", "base"),
+    ("conv_causal_rows", "base"),
     ("copy", "base"),
     ("delta_gates", "base"),
     ("delta_replay_128", "base"),
