@@ -5,7 +5,7 @@ use paceline_plugin_api::graph::{Graph, Node, StateKind, ValueKind};
 use paceline_plugin_api::support::Numerics;
 
 /// Names the arithmetic of all kernels; changes when any kernel's bits change.
-const NUMERICS_FAMILY: &str = "gpu kernels 1";
+const NUMERICS_FAMILY: &str = "gpu kernels 2";
 
 /// The bits of a row depend on the row alone: neither on how many rows a run has, nor on which of a kernel's forms
 /// runs, nor on what is fused with it. So plans for any number of rows have the same numerics.
