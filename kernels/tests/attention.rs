@@ -10,6 +10,8 @@ use paceline_conformance::suite::tolerance::of_caches;
 use paceline_kernels::host;
 use paceline_kernels::params::Parameters;
 use paceline_kernels::params::cache::{AttentionJoin, AttentionParts, AttentionRows, KvAppend, RowSpans};
+use paceline_kernels::params::elementwise::{Glu, activation};
+use paceline_kernels::params::linear::{Quantize, quantized_bytes};
 use paceline_plugin_api::graph::{Attribute, Builder, DType, Graph, StateKind};
 use support::{Buffer, WAVES, bytes_of, check, is_garbage, node, run};
 
@@ -228,7 +230,11 @@ impl Memory {
         if form == Form::Rows {
             let sinks = if shape.sinks { sinks.address() } else { 0 };
             let out_view = out.view(shape.heads, shape.width);
-            run(&AttentionRows { out: out_view, sinks, ..AttentionRows::of(&p).unwrap() }, wave);
+            let many = AttentionRows { out: out_view, sinks, ..AttentionRows::of(&p).unwrap() };
+            run(&many, wave);
+            if splits == 1 {
+                gated_and_quantized(many, &out, live.address(), wave);
+            }
             assert!(out.bits()[count..].iter().all(|&word| is_garbage(word)), "rows that are not live");
             return out.floats()[..count].to_vec();
         }
@@ -251,6 +257,37 @@ impl Memory {
         run(&p, wave);
         out.floats()[..count].to_vec()
     }
+}
+
+/// A result that is gated and quantised at once has the bits of launches for each.
+fn gated_and_quantized(many: AttentionRows, plain: &Buffer, live: u64, wave: u32) {
+    let (rows, width) = (many.rows, many.heads * many.width);
+    let gate = Buffer::of_floats(&Random::new(33).floats((rows * width) as usize, 2.0));
+    let gated = Buffer::garbage((rows * width) as usize, 0);
+    let [expected, given] = [0; 2].map(|_| Buffer::garbage(quantized_bytes(rows, width) as usize / 4, 0));
+    let glu = Glu {
+        gate: gate.view(many.heads, many.width),
+        up: plain.view(many.heads, many.width),
+        out: gated.view(many.heads, many.width),
+        live,
+        rows,
+        items: many.heads,
+        width: many.width,
+        kind: activation::SIGMOID,
+    };
+    run(&glu, wave);
+    let quantize = Quantize {
+        x: gated.address(),
+        out: expected.address(),
+        live,
+        rows,
+        k: width,
+        x_row: width,
+        ..Default::default()
+    };
+    run(&quantize, wave);
+    run(&AttentionRows { quantized: given.address(), gate: glu.gate, ..many }, wave);
+    assert_eq!(given.bits(), expected.bits(), "{width} elements of {rows} rows, quantised");
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
