@@ -110,7 +110,7 @@ impl<const R: usize, const P: usize> Block<R, P> {
         Ahead::NOTHING
     }
 
-    /// The same lines, to be fetched while 32 elements are computed, or at once where several panels give much to do.
+    /// As [`Block::fetch_ahead`], but while 32 elements are computed, or at once where several panels give much to do.
     #[inline(always)]
     pub fn ahead(&self, at: usize, lines: usize) -> Ahead {
         if P > 1 {
