@@ -144,12 +144,8 @@ pub(crate) fn build(
     let output_rows = b.parameter(output_name::ROWS, DType::I32, &[key.outputs], Some(output_count));
     let (x, faults) = family.embed(&mut b, step.ids);
     b.result("embed_faults", faults);
-    let mut ports = TargetPorts {
-        parts,
-        hidden: family.shape().hidden,
-        is_final: key.is_final,
-        rolled: Vec::new(),
-    };
+    let mut ports =
+        TargetPorts { parts, hidden: family.shape().hidden, is_final: key.is_final, rolled: Vec::new() };
     let x = family.trunk(&mut b, &step, &mut ports, x)?;
     // Rows are normed one by one, so it does not matter whether they are chosen before or after.
     let hidden = if parts.taps.contains(&Tap::Hidden) {
