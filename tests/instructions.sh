@@ -6,10 +6,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 table=tests/instructions.tsv
-# Counts depend on how the compiler splits a crate, which this decides.
-export CARGO_INCREMENTAL=1
+# Counts depend on how the compiler splits a crate, which this decides. What was built otherwise would be taken as it is, so
+# this has a folder of its own.
+export CARGO_INCREMENTAL=1 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/counts"
 cargo build --quiet -p paceline-tests --example instruction_counts
-program="${CARGO_TARGET_DIR:-target}/debug/examples/instruction_counts"
+program="$CARGO_TARGET_DIR/debug/examples/instruction_counts"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 "$program" | while read -r name; do

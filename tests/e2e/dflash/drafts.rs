@@ -1,7 +1,7 @@
 //! Drafts are those of the float64 reference, and of recorded outputs.
 
 use super::{continue_text, demo, dflash_engine, exact, greedy, random, text, warm, with_drafters};
-use paceline_engine::{EngineOptions, StrategyOptions};
+use paceline_engine::{EngineOptions, Rows, StrategyOptions, Want};
 use paceline_gguf::Gguf;
 use paceline_tests::engines::builtin_cpu;
 use paceline_tests::recorder::{Proposal, proposals};
@@ -146,10 +146,13 @@ fn drafts_of_random_drafters_are_those_of_the_reference() {
             let prompt = target.tokens(40, 5);
             let sequence = engine.new_sequence().unwrap();
             let first = continue_text(&mut engine, sequence, &prompt, warm(), 30);
-            // The last token is not processed, and the one before it is taken back.
-            engine.roll_back(sequence, engine.sequence_length(sequence) - 68).unwrap();
+            // The last token is not processed, but another in its place, which is taken back.
+            let junk = [Rows { sequence, tokens: &prompt[..1], outputs: 0 }];
+            engine.run(&junk, Want::Ids).unwrap();
+            engine.roll_back(sequence, 1).unwrap();
+            assert_eq!(engine.sequence_length(sequence), 69);
             let mut tokens = [prompt.as_slice(), &first].concat();
-            tokens.truncate(68);
+            tokens.truncate(69);
             let before = proposals(&log).len();
             let more = target.tokens(3, 8);
             let second = continue_text(&mut engine, sequence, &more, warm(), 20);

@@ -24,8 +24,9 @@ use std::sync::Arc;
 
 /// Alignment of parameter and result blocks.
 const IO_ALIGNMENT: u64 = 256;
-/// Weights are imported in batches of about this many bytes, so that progress can be shown.
-const IMPORT_BATCH: u64 = 64 << 20;
+/// Weights are imported in batches of about this many bytes, so that progress can be shown; the file's pages of a batch are
+/// in memory beside its copy.
+const IMPORT_BATCH: u64 = 16 << 20;
 
 /// Where a weight or state lies: its arena's class, the first byte, the length.
 #[derive(Clone, Copy, Debug)]
