@@ -43,7 +43,8 @@ fn main() {
     }
     if images.is_empty() {
         eprintln!(
-            "usage: paceline-kernels-card IMAGE... [--check] [--time KINDS] [--rows ROWS] [--variants IMAGE...]"
+            "usage: paceline-kernels-card IMAGE... [--base | --sequences] [--check] [--time KINDS] [--rows ROWS] \
+             [--variants IMAGE...]"
         );
         std::process::exit(2);
     }

@@ -22,7 +22,7 @@ const NO_DOUBT: f64 = 0.6;
 /// A drafter that is usually worth less than this, of no drafting, is not tried anew in every text, once it has made so many
 /// drafts.
 const HOPELESS: f64 = 0.95;
-const KNOWN_AFTER: u32 = 24;
+const KNOWN_AFTER: u32 = 16;
 /// What a drafted token costs, in verifications of one row, before it was measured.
 const FIRST_DRAFT_COST: f64 = 0.3;
 /// How much better than no drafting a draft must be for a drafter that was off to be used again.
@@ -218,8 +218,13 @@ impl Controller {
     /// Counts what a draft has cost, by the usual times: those of one round say more of what else runs on the machine.
     fn count_loss(&mut self, drafter: usize, length: usize, accepted: usize) {
         let Some((seconds, plain)) = self.seconds(drafter, length).zip(self.verify.at(0)) else { return };
+        self.lose(drafter, seconds / plain - (1 + accepted) as f64);
+    }
+
+    /// Adds what a drafter has lost, in rounds without a draft; less than 0 if it gained.
+    fn lose(&mut self, drafter: usize, rounds: f64) {
         if let Some(d) = self.drafters.get_mut(drafter) {
-            d.lost = (d.lost + seconds / plain - (1 + accepted) as f64).max(-MOST_CREDIT);
+            d.lost = (d.lost + rounds).max(-MOST_CREDIT);
         }
     }
 
@@ -393,12 +398,21 @@ impl Controller {
     /// A drafter gave nothing although it took the time of a draft of `length` tokens.
     pub fn gave_nothing(&mut self, drafter: usize, length: usize, seconds: f64) {
         self.drafted(drafter, length, length, seconds);
-        self.accepted(drafter, 1, 0);
+        let usual = self.drafters.get(drafter).and_then(|d| d.times.at(length.min(LENGTHS - 1)));
+        if let Some((usual, plain)) = usual.zip(self.verify.at(0)) {
+            self.lose(drafter, usual / plain);
+        }
+        self.judged(drafter, 1, 0);
     }
 
     /// What was accepted of the `judged` tokens of a draft that the target had a say on.
     pub fn accepted(&mut self, drafter: usize, judged: usize, accepted: usize) {
         self.count_loss(drafter, judged, accepted);
+        self.judged(drafter, judged, accepted);
+    }
+
+    /// Learns from what was accepted.
+    fn judged(&mut self, drafter: usize, judged: usize, accepted: usize) {
         let Some(d) = self.drafters.get_mut(drafter) else { return };
         d.judged = true;
         if d.off.is_some() && accepted > 0 {
