@@ -10,7 +10,7 @@ mod times;
 
 use crate::strategies::MOST_VERIFIED;
 use acceptance::Acceptance;
-use times::Times;
+use times::{RecentTimes, Times};
 
 /// Lengths of drafts, from 0.
 pub(crate) const LENGTHS: usize = MOST_VERIFIED as usize + 1;
@@ -123,6 +123,9 @@ pub(crate) struct Controller {
     baseline_left: u32,
     /// Rounds without a draft since the last one with one.
     undrafted: u32,
+    /// What the first of them take, and whose draft was the last one.
+    behind_draft: [RecentTimes; BASELINE_SKIPPED as usize],
+    last_drafter: Option<usize>,
     rounds: u64,
 }
 
@@ -139,6 +142,8 @@ impl Controller {
             last_baseline: None,
             baseline_left: 0,
             undrafted: 0,
+            behind_draft: [RecentTimes::default(); BASELINE_SKIPPED as usize],
+            last_drafter: None,
             rounds: 0,
         }
     }
@@ -369,6 +374,7 @@ impl Controller {
         self.undrafted = if drafts == 0 { self.undrafted.saturating_add(1) } else { 0 };
         if drafts == 0 {
             if self.undrafted <= BASELINE_SKIPPED && self.verify.measured(0).samples() > 0 {
+                self.count_round_behind_draft(seconds);
                 return;
             }
             if std::mem::take(&mut self.is_baseline_old) {
@@ -382,6 +388,19 @@ impl Controller {
         }
     }
 
+    /// What a round behind a draft takes longer than others is the loss of whose draft it was.
+    fn count_round_behind_draft(&mut self, seconds: f64) {
+        let Some(times) = self.behind_draft.get_mut(self.undrafted.saturating_sub(1) as usize) else {
+            return;
+        };
+        times.add(seconds);
+        if let (Some(drafter), Some(usual), Some(plain)) =
+            (self.last_drafter, times.known(), self.verify.at(0))
+        {
+            self.lose(drafter, (usual / plain - 1.0).max(0.0));
+        }
+    }
+
     /// Takes all times along if those of rounds without a draft have changed: what was measured on a machine that was busy would
     /// otherwise look slow for ever on one that is not.
     fn hold_against_baseline(&mut self) {
@@ -391,6 +410,7 @@ impl Controller {
         let factor = now / before;
         if !(1.0 / ANOTHER_MACHINE..=ANOTHER_MACHINE).contains(&factor) && factor.is_finite() {
             self.verify.scale_others(Some(0), factor);
+            self.behind_draft.iter_mut().for_each(|times| times.scale(factor));
             self.drafters.iter_mut().for_each(|d| d.times.scale_others(None, factor));
         }
     }
@@ -398,6 +418,7 @@ impl Controller {
     /// A drafter gave nothing although it took the time of a draft of `length` tokens.
     pub fn gave_nothing(&mut self, drafter: usize, length: usize, seconds: f64) {
         self.drafted(drafter, length, length, seconds);
+        (self.undrafted, self.last_drafter) = (0, Some(drafter));
         let usual = self.drafters.get(drafter).and_then(|d| d.times.at(length.min(LENGTHS - 1)));
         if let Some((usual, plain)) = usual.zip(self.verify.at(0)) {
             self.lose(drafter, usual / plain);
@@ -407,6 +428,7 @@ impl Controller {
 
     /// What was accepted of the `judged` tokens of a draft that the target had a say on.
     pub fn accepted(&mut self, drafter: usize, judged: usize, accepted: usize) {
+        self.last_drafter = Some(drafter);
         self.count_loss(drafter, judged, accepted);
         self.judged(drafter, judged, accepted);
     }

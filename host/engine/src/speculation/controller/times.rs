@@ -28,7 +28,7 @@ impl RecentTimes {
     }
 
     /// The same on a machine that takes `factor` times as long.
-    fn scale(&mut self, factor: f64) {
+    pub fn scale(&mut self, factor: f64) {
         self.seconds.iter_mut().for_each(|seconds| *seconds *= factor);
         self.median *= factor;
     }
