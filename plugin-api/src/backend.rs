@@ -204,7 +204,9 @@ pub enum NodePlan {
     Kernel {
         /// Name of the kernel.
         kernel: String,
-        /// Rows up to which a row's bits do not depend on its company; [`UNLIMITED_ROWS`] for no limit.
+        /// Rows up to which a row's bits do not depend on its company; [`UNLIMITED_ROWS`] for no limit. Graphs of more rows
+        /// may have other bits, and other numerics ids, among themselves the same: the host decodes and verifies in
+        /// runs of no more, and processes prompts in wider ones.
         row_invariance: u32,
         /// Id of everything that affects the bits.
         numerics: u64,

@@ -1,5 +1,7 @@
 //! Blocks of the KV cache: which are free, and which belong to a sequence.
 
+use std::ops::Range;
+
 /// Free blocks of a cache that all sequences share.
 #[derive(Debug)]
 pub(crate) struct BlockPool {
@@ -34,6 +36,8 @@ pub(crate) struct SequenceState {
     pub blocks: Vec<u32>,
     /// The tokens of the positions that are processed.
     pub tokens: Vec<u32>,
+    /// Positions that were processed by runs of so many rows that they may have other bits than alone.
+    pub wide: Vec<Range<u32>>,
     /// Plane of the snapshots that holds the recurrent state after `length` positions.
     pub plane: u32,
     /// Bank of the records that lead from the base state to that after `length` positions.
@@ -73,6 +77,10 @@ impl SequenceState {
         let planes = shape.depth + 1;
         self.length -= rows;
         self.tokens.truncate(self.length as usize);
+        self.wide.retain(|run| run.start < self.length);
+        if let Some(last) = self.wide.last_mut() {
+            last.end = last.end.min(self.length);
+        }
         self.plane = (self.plane + planes - rows % planes) % planes;
         self.kept_records = self.kept_records.saturating_sub(rows);
         self.rollable -= rows;
@@ -90,6 +98,7 @@ impl SequenceState {
         self.length = 0;
         self.spoilt = false;
         self.tokens.clear();
+        self.wide.clear();
         (self.plane, self.bank, self.kept_records, self.rollable) = (0, 0, 0, 0);
     }
 }

@@ -9,6 +9,7 @@ use crate::error::{EngineError, Result};
 use crate::loading::Loaded;
 use crate::model::{LayerKind, Model};
 use crate::programs::{ProgramKey, Want};
+use crate::recovery::Text;
 use crate::sampling::Draws;
 use crate::step::{ContextShape, GroupWriter, KV_BLOCK, ParameterBlock, Span};
 use crate::strategies::Panics;
@@ -117,9 +118,10 @@ impl Context {
         }
     }
 
-    /// The tokens of every sequence that is in use.
-    pub fn texts(&self) -> Vec<Option<Vec<u32>>> {
-        self.sequences.iter().map(|s| s.in_use.then(|| s.tokens.clone())).collect()
+    /// What every sequence that is in use holds.
+    pub fn texts(&self) -> Vec<Option<Text>> {
+        let text = |s: &SequenceState| Text { tokens: s.tokens.clone(), wide: s.wide.clone() };
+        self.sequences.iter().map(|s| s.in_use.then(|| text(s))).collect()
     }
 
     /// Takes a sequence into use, empty, whatever it was.
@@ -210,6 +212,9 @@ impl Context {
         for part in rows {
             let sequence = &mut self.sequences[part.sequence.0 as usize];
             sequence.tokens.extend_from_slice(part.tokens);
+            if total > self.loaded.most_equal_rows() {
+                sequence.wide.push(sequence.length..sequence.length + part.tokens.len() as u32);
+            }
             sequence.advance(part.tokens.len() as u32, self.rollback);
             if key.is_final {
                 sequence.settled(self.rollback);
@@ -290,7 +295,7 @@ impl Context {
     /// Most rows of a run that give the bits they would give alone.
     pub fn most_equal_rows(&self) -> usize {
         let most = self.options.microbatch.min(self.options.outputs);
-        most.min(self.loaded.row_invariance()).max(1) as usize
+        (most as usize).min(self.loaded.most_equal_rows()).max(1)
     }
 
     /// The sequence, if it is in use.

@@ -6,7 +6,6 @@ use crate::fragments::{Check, inline_delta_net, inline_family, inline_layer, inl
 use crate::model::Model;
 use crate::step::{ContextShape, GroupOffsets, OutputOffsets, StepInputs, UpdateOffsets, output_name};
 use crate::strategies::DeclaredProgram;
-use paceline_plugin_api::backend::{NodePlan, PlanSummary};
 use paceline_plugin_api::client::RollbackClient;
 use paceline_plugin_api::graph::step::{Tap, name};
 use paceline_plugin_api::graph::{Builder, DType, Graph, ValueId};
@@ -243,31 +242,4 @@ pub(crate) fn build_strategy(
         rolled: Vec::new(),
         graph,
     })
-}
-
-/// Checks that plans of the same step promise the same bits: corresponding nodes of graphs that differ in rows or in
-/// what they give back have equal numerics ids. Nodes correspond by their order, as far as both graphs go.
-///
-/// # Errors
-/// The first node that differs.
-pub(crate) fn check_numerics(
-    model: &Model,
-    first: (&Graph, &PlanSummary),
-    other: (&Graph, &PlanSummary),
-) -> Result<()> {
-    let nodes = first.0.nodes().iter().zip(&first.1.nodes).zip(other.0.nodes().iter().zip(&other.1.nodes));
-    for (index, ((a, a_plan), (b, b_plan))) in nodes.enumerate() {
-        if a.operation != b.operation {
-            continue;
-        }
-        if let (NodePlan::Kernel { numerics: x, .. }, NodePlan::Kernel { numerics: y, .. }) = (a_plan, b_plan)
-            && x != y
-        {
-            return Err(model.fault(format!(
-                "node {index} ({}) would give other bits in another graph of the same step",
-                a.operation
-            )));
-        }
-    }
-    Ok(())
 }

@@ -10,23 +10,51 @@ use crate::error::{EngineError, Result};
 use crate::programs::Want;
 use crate::strategies::PluginPanic;
 use paceline_plugin_api::ErrorKind;
+use std::ops::Range;
 
 /// What the sequences of an engine hold, as tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts {
     /// By sequence; `None` for those that are not in use.
-    sequences: Vec<Option<Vec<u32>>>,
+    sequences: Vec<Option<Text>>,
+}
+
+/// What one sequence holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Text {
+    pub tokens: Vec<u32>,
+    /// Positions that were processed by runs of many rows, in order.
+    pub wide: Vec<Range<u32>>,
+}
+
+impl Text {
+    /// The runs by which an engine gets what the text's own one held: as wide as then where that was wide, so that rows have
+    /// the same bits, with at most `most` rows, or `most_equal` where it was not.
+    fn runs(&self, most: usize, most_equal: usize) -> impl Iterator<Item = &[u32]> {
+        let mut position = 0;
+        std::iter::from_fn(move || {
+            let wide = self.wide.iter().find(|run| run.end as usize > position);
+            let (end, most) = match wide.map(|run| (run.start as usize, run.end as usize)) {
+                Some((start, end)) if start <= position => (end, most),
+                Some((start, _)) => (start, most_equal),
+                None => (self.tokens.len(), most_equal),
+            };
+            let run = self.tokens.get(position..end.min(position + most.max(1)))?;
+            position += run.len();
+            (!run.is_empty()).then_some(run)
+        })
+    }
 }
 
 impl Texts {
     /// The tokens of one sequence; `None` if it is not in use.
     pub fn of(&self, id: SequenceId) -> Option<&[u32]> {
-        self.sequences.get(id.0 as usize)?.as_deref()
+        self.sequences.get(id.0 as usize)?.as_ref().map(|text| text.tokens.as_slice())
     }
 
     /// Tokens of all sequences.
     pub fn tokens(&self) -> usize {
-        self.sequences.iter().flatten().map(Vec::len).sum()
+        self.sequences.iter().flatten().map(|text| text.tokens.len()).sum()
     }
 }
 
@@ -44,7 +72,7 @@ impl Engine {
     /// the sequences that were not reached are empty.
     pub fn resume(&mut self, texts: &Texts, progress: &mut dyn FnMut(usize)) -> Result<()> {
         let (sequences, context) = (self.context.shape.sequences as usize, self.context_length());
-        let longest = texts.sequences.iter().flatten().map(Vec::len).max().unwrap_or(0);
+        let longest = texts.sequences.iter().flatten().map(|text| text.tokens.len()).max().unwrap_or(0);
         if texts.sequences[sequences.min(texts.sequences.len())..].iter().any(Option::is_some) {
             return Err(EngineError::Request(format!(
                 "the texts are of {} sequences, this context has {sequences}",
@@ -64,9 +92,10 @@ impl Engine {
             }
         }
         let mut done = 0;
-        for slot in 0..sequences {
+        let (most, most_equal) = (self.microbatch(), self.context.loaded.most_equal_rows());
+        for (slot, text) in texts.sequences.iter().enumerate() {
             let sequence = SequenceId(slot as u32);
-            for tokens in texts.of(sequence).unwrap_or_default().chunks(self.microbatch()) {
+            for tokens in text.iter().flat_map(|text| text.runs(most, most_equal)) {
                 self.run(&[Rows { sequence, tokens, outputs: 0 }], Want::Ids)?;
                 done += tokens.len();
                 progress(done);
@@ -104,5 +133,38 @@ impl EngineError {
         };
         (source.kind == ErrorKind::Panic)
             .then(|| PluginPanic { plugin: plugin.clone(), message: source.message.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A text is read again in order and whole; no run mixes what was wide with what was not.
+        #[test]
+        fn runs_are_as_wide_as_they_were(
+            parts in prop::collection::vec((any::<bool>(), 1u32..300), 0..8),
+            most_equal in 1usize..80,
+            more in 0usize..500,
+        ) {
+            let mut text = Text::default();
+            for (is_wide, rows) in parts {
+                let start = text.tokens.len() as u32;
+                text.tokens.extend(start..start + rows);
+                text.wide.extend(is_wide.then_some(start..start + rows));
+            }
+            let most = most_equal + more;
+            let mut read = Vec::new();
+            for run in text.runs(most, most_equal) {
+                let is_wide = text.wide.iter().any(|wide| wide.contains(&run[0]));
+                let all_alike = run.iter().all(|at| text.wide.iter().any(|wide| wide.contains(at)) == is_wide);
+                let limit = if is_wide { most } else { most_equal };
+                prop_assert!(all_alike && run.len() <= limit);
+                read.extend_from_slice(run);
+            }
+            prop_assert_eq!(read, text.tokens);
+        }
     }
 }

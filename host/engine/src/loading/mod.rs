@@ -1,8 +1,9 @@
 //! From a model to arenas, weights and executables on a device.
 
-use crate::engine::EngineOptions;
+mod numerics;
 mod states;
 
+use crate::engine::EngineOptions;
 use crate::error::{EngineError, Result};
 use crate::fragments::Check;
 use crate::memory::MemoryPlan;
@@ -123,7 +124,7 @@ fn plan_context(
     let layouts = backend
         .layout_weights(&info.capabilities, &uses)
         .map_err(EngineError::backend(plugin, "laying out the weights"))?;
-    let programs = plan(model, backend, &info.capabilities, graphs, &uses, &layouts)?;
+    let programs = plan(model, backend, &info.capabilities, (graphs, &keys), &uses, &layouts)?;
 
     // What only strategies use comes behind everything that the target uses.
     let mut cursors: HashMap<ArenaClass, Cursor> = HashMap::new();
@@ -206,15 +207,7 @@ pub(crate) fn load(
     }
     let semaphore = device.create_semaphore(0).map_err(EngineError::backend(plugin, "making a semaphore"))?;
     let settles = programs.len() > keys.len() + setup.programs.len();
-    let row_invariance = programs[..keys.len()]
-        .iter()
-        .flat_map(|program| &program.plan.summary().nodes)
-        .map(|node| match node {
-            NodePlan::Kernel { row_invariance, .. } => *row_invariance,
-            NodePlan::Refused { .. } => 0,
-        })
-        .min()
-        .unwrap_or(0);
+    let row_invariance = numerics::row_invariance(programs[..keys.len()].iter().map(|p| p.plan.summary()));
     let loaded = Loaded {
         executables: programs.iter().map(|_| None).collect(),
         semaphore,
@@ -265,7 +258,7 @@ fn plan(
     model: &Model,
     backend: &BackendClient,
     capabilities: &str,
-    graphs: Vec<ProgramGraph>,
+    (graphs, keys): (Vec<ProgramGraph>, &[ProgramKey]),
     uses: &[WeightUse],
     layouts: &[WeightLayout],
 ) -> Result<Vec<Program>> {
@@ -295,15 +288,12 @@ fn plan(
                 what: format!("backend `{}` cannot run it: {operation}: {reason}", backend.plugin()),
             });
         }
-        if let Some(first) = programs.first().filter(|_| built.target.is_some()) {
-            programs::check_numerics(
-                model,
-                (&first.built.graph, first.plan.summary()),
-                (graph, plan.summary()),
-            )?;
-        }
         programs.push(Program { built, plan });
     }
+    // The target's come first.
+    let target: Vec<_> =
+        keys.iter().zip(&programs).map(|(key, p)| (key.rows, &p.built.graph, p.plan.summary())).collect();
+    numerics::check(model, &target)?;
     Ok(programs)
 }
 
@@ -437,9 +427,11 @@ impl Loaded {
         Ok(Some(last))
     }
 
-    /// Up to how many rows a row of the target does not depend on its company.
-    pub fn row_invariance(&self) -> u32 {
-        self.row_invariance
+    /// Most rows of a run of the target in which a row has the bits that it would have alone. Runs of more take graphs
+    /// whose bits may be others.
+    pub fn most_equal_rows(&self) -> usize {
+        let equal = self.keys.iter().map(|key| key.rows).filter(|&rows| rows <= self.row_invariance);
+        equal.max().unwrap_or(1) as usize
     }
 
     /// Bytes that are read and operations, by node, of the smallest graph of the target that takes `rows` rows.
