@@ -51,6 +51,7 @@ impl Lowering<'_> {
             let before = first.take();
             match item {
                 Item::Step(step) => steps.push(step),
+                Item::Combine(combine) => steps.push(Step::Kernel(KernelStep::new(&combine))),
                 Item::Maker(maker) => {
                     let apart = step_of(&maker);
                     let found = match items.peek() {
