@@ -30,11 +30,24 @@ __device__ __forceinline__ OfExpert of_expert(const KnExpertsLinear &p) {
     return one;
 }
 
-template <template <int> class F, int TILES>
-__device__ __forceinline__ void experts(const KnExpertsLinear &p) {
+template <template <int> class F>
+__device__ __forceinline__ void experts_of_few(const KnExpertsLinear &p) {
     __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
     const OfExpert one = of_expert(p);
-    if (one.rows) narrow_group<F, TILES, 8>(one, (int)one.group, shared, [] {});
+    if (one.rows) narrow_group<F, 1, 8>(one, (int)one.group, shared, [] {});
+}
+
+/* Up to 32 rows, in the form for as many as there are. */
+template <template <int> class F>
+__device__ __forceinline__ void experts_of_many(const KnExpertsLinear &p) {
+    __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
+    const OfExpert one = of_expert(p);
+    if (one.rows > 16u)
+        narrow_group<F, 4, 8>(one, (int)one.group, shared, [] {});
+    else if (one.rows > 8u)
+        narrow_group<F, 2, 8>(one, (int)one.group, shared, [] {});
+    else if (one.rows)
+        narrow_group<F, 1, 8>(one, (int)one.group, shared, [] {});
 }
 
 template <template <int> class F>
@@ -57,8 +70,8 @@ __device__ __forceinline__ void experts_of_one_row(const KnExpertsLinear &p) {
     }
 #define KN_EXPERTS(name, kind, one_row_residents)                                                      \
     KN_EXPERTS_ENTRY(experts_##name##_r1, one_row_residents, experts_of_one_row<linear::kind>)         \
-    KN_EXPERTS_ENTRY(experts_##name##_r8, 3, experts<linear::kind, 1>)                                 \
-    KN_EXPERTS_ENTRY(experts_##name##_r16, 2, experts<linear::kind, 2>)
+    KN_EXPERTS_ENTRY(experts_##name##_r8, 3, experts_of_few<linear::kind>)                             \
+    KN_EXPERTS_ENTRY(experts_##name##_r32, 2, experts_of_many<linear::kind>)
 
 KN_EXPERTS(q8_0, Q8_0, 4)
 KN_EXPERTS(q4_0, Q4_0, 4)

@@ -61,7 +61,7 @@ parameters! {
         pub chosen: u32,
         /// Experts that there are, at most [`MOST_EXPERTS`].
         pub experts: u32,
-        /// Positions of a tile: 8 or 16.
+        /// Positions of a tile: 8 or 32.
         pub tile: u32,
         /// Most tiles: [`most_tiles`].
         pub tiles: u32,
@@ -117,7 +117,7 @@ parameters! {
         pub experts: u32,
         /// Experts that a row chooses.
         pub chosen: u32,
-        /// Positions of a tile: 8 or 16.
+        /// Positions of a tile: 8 or 32.
         pub tile: u32,
         /// Most tiles.
         pub tiles: u32,
@@ -198,12 +198,12 @@ parameters! {
 
 /// Most experts among which a row chooses, for which the kernels have shared memory.
 pub const MOST_EXPERTS: u32 = 4096;
-/// Rows up to which tiles have 8 positions; they have 16 where there are more.
+/// Rows up to which tiles have 8 positions; they have 32 where there are more.
 pub const FEW_ROWS: u32 = 16;
 
 /// Positions of a tile, for so many rows.
 pub const fn tile_rows(rows: u32) -> u32 {
-    if rows <= FEW_ROWS { 8 } else { 16 }
+    if rows <= FEW_ROWS { 8 } else { 32 }
 }
 
 /// Most tiles that so many assignments can make: every expert that is chosen may have one that is not full.
@@ -225,7 +225,7 @@ fn entry(kind: WeightKind, form: usize) -> &'static str {
                 $(WeightKind::$kind => [
                     concat!("experts_", $name, "_r1"),
                     concat!("experts_", $name, "_r8"),
-                    concat!("experts_", $name, "_r16"),
+                    concat!("experts_", $name, "_r32"),
                 ],)*
             }
         };
@@ -285,7 +285,7 @@ mod tests {
     fn tiles_have_room_for_any_choice() {
         // All of one expert; each of another; as many as fill no tile.
         for (assignments, experts, tile) in
-            [(8, 128, 8), (64, 128, 8), (4096, 128, 16), (17, 1, 16), (9, 2, 8)]
+            [(8, 128, 8), (64, 128, 8), (4096, 128, 32), (17, 1, 32), (9, 2, 8)]
         {
             let most = most_tiles(assignments, experts, tile);
             let tiles = |counts: &[u64]| counts.iter().map(|count| count.div_ceil(tile.into())).sum::<u64>();

@@ -303,6 +303,8 @@ fn operations() {
         "conv_causal",
         "gated_delta_net",
         "gated_delta_net_replay",
+        "route",
+        "experts",
     ];
     match std::env::var_os("PACELINE_LONG_TESTS") {
         Some(_) => [8, 16, 32].into_iter().for_each(|width| strict_suite(&client(width), &groups, true)),

@@ -66,5 +66,5 @@ fn recurrent_layers() {
 
 #[test]
 fn experts() {
-    run(&["route", "experts"], true);
+    run_if_long(&["route", "experts"]);
 }

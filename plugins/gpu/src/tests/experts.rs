@@ -114,9 +114,9 @@ fn a_layer_takes_few_launches() {
     ];
     assert_eq!(of(16, false), few);
     assert!(of(17, false).ends_with(&[
-        "experts_q8_0_r16",
+        "experts_q8_0_r32",
         "experts_gate",
-        "experts_q4_0_r16",
+        "experts_q4_0_r32",
         "experts_combine"
     ]));
     // Its gate's logit comes with the router's; then it is a product like any other.
