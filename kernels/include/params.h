@@ -523,7 +523,7 @@ typedef struct {
     kn_u32 tiles;
     kn_u32 by_position;
     kn_u32 x_row;
-    kn_u32 reserved;
+    kn_u32 early;
 } KnExpertsLinear;
 typedef struct {
     kn_u64 gate;
@@ -558,3 +558,7 @@ typedef struct {
     kn_u32 add0_row;
     kn_u32 add1_row;
 } KnExpertsCombine;
+typedef struct {
+    KnExpertsCombine combine;
+    KnNormQuantize norm;
+} KnExpertsNorm;

@@ -305,7 +305,7 @@ impl Mixture {
                 tiles,
                 by_position: by_position.into(),
                 x_row: stack.k,
-                reserved: 0,
+                early: 0,
             };
             run(&p, wave);
         };

@@ -6,7 +6,7 @@
 //! first, so that an expert's weights are read once for the rows that share it. An id out of range is in no tile.
 //!
 //! In order: [`ExpertsGroup`] and [`ExpertsGather`] for more than one row, [`ExpertsLinear`] (gate and up),
-//! [`ExpertsGate`], [`ExpertsLinear`] (down), [`ExpertsCombine`].
+//! [`ExpertsGate`], [`ExpertsLinear`] (down), [`ExpertsCombine`], alone or with the norm behind it ([`ExpertsNorm`]).
 //!
 //! **Numerics.** A product of a row has the bits that [`super::linear`] says, whatever tile it is in. The weighted sum of
 //! a row starts at 0 and takes its assignments in ascending order by `sum = fma(y, weight, sum)`; then what is added
@@ -16,8 +16,10 @@
 //! has; the assignment at each position; the position of each assignment, or all ones where its expert does not exist.
 //! Assignments of an expert are in no particular order.
 
-use super::Launch;
-use super::linear::{FLOAT_OUTPUTS, FLOAT_ROWS, LINEAR_THREADS};
+use super::fused::NormQuantize;
+use super::linear::{FLOAT_OUTPUTS, FLOAT_ROWS, LINEAR_THREADS, WIDE_OUTPUTS};
+use super::norms::SHORT;
+use super::{Field, Launch, View};
 use crate::layout::WeightKind;
 
 parameters! {
@@ -125,8 +127,9 @@ parameters! {
         pub by_position: u32,
         /// Elements from one row of f32 x to the next, a multiple of 4.
         pub x_row: u32,
-        /// 0.
-        pub reserved: u32,
+        /// 1 if the launch in front is [`ExpertsGate`]: then tiles are known when this one begins, and weights can be asked for
+        /// before that one has ended.
+        pub early: u32,
     }
 
     /// f(gate) · up by position, in f32 or quantised.
@@ -194,6 +197,37 @@ parameters! {
         /// Elements from one row of `add1` to the next.
         pub add1_row: u32,
     }
+
+    /// Both in one launch, with the bits of two, for whom [`ExpertsNorm::fits`] says so. What is added lies in vectors of 16
+    /// bytes.
+    pub struct ExpertsNorm {
+        /// The weighted sums.
+        pub combine: ExpertsCombine,
+        /// The norm of its result.
+        pub norm: NormQuantize,
+    }
+}
+
+impl Field for ExpertsCombine {
+    const C: &'static str = "KnExpertsCombine";
+}
+
+/// Most experts of a row that [`ExpertsNorm`] looks up.
+const NORM_CHOSEN: u32 = 64;
+/// Elements of the longest row that its threads hold.
+const NORM_WIDTH: u32 = 8192;
+
+impl ExpertsNorm {
+    /// True if the norm is that of the sums, and threads hold a row.
+    pub fn fits(&self) -> bool {
+        let Self { combine, norm } = self;
+        let sums = View { address: combine.out, row: combine.width, item: combine.width };
+        norm.x == sums
+            && norm.y.address == 0
+            && (norm.live, norm.rows, norm.width) == (combine.live, combine.rows, combine.width)
+            && combine.chosen <= NORM_CHOSEN
+            && norm.width <= NORM_WIDTH
+    }
 }
 
 /// Most experts among which a row chooses, for which the kernels have shared memory.
@@ -255,7 +289,8 @@ fn product(p: &ExpertsLinear) -> Launch {
     let sides = if p.weight1 == 0 { 1 } else { 2 };
     let (form, outputs, pieces) = match (kind.is_quantized(), p.list) {
         (true, 0) => (0, 16, 1),
-        (true, _) => (if p.tile > 8 { 2 } else { 1 }, 16, 1),
+        (true, _) if p.tile == 8 => (1, 16, 1),
+        (true, _) => (2, WIDE_OUTPUTS, 1),
         (false, 0) => (0, FLOAT_OUTPUTS, 1),
         (false, _) => (1, FLOAT_OUTPUTS, p.tile / FLOAT_ROWS),
     };
@@ -274,6 +309,10 @@ launches! {
     ExpertsGather(p) => Launch::new("experts_gather", [(p.k / 32).div_ceil(2).div_ceil(64), p.tiles, p.tile], 256);
     ExpertsLinear(p) => product(p);
     ExpertsGate(p) => Launch::new("experts_gate", [p.width.div_ceil(1024), p.tiles, used(p.list, p.tile)], 256);
+    ExpertsNorm(p) => match p.norm.width <= SHORT {
+        true => Launch::new("experts_norm_short", [1, p.norm.rows.max(1), 1], 256),
+        false => Launch::new("experts_norm_long", [1, p.norm.rows.max(1), 1], 512),
+    };
     ExpertsCombine(p) => Launch::new("experts_combine", [p.width.div_ceil(1024), p.rows.max(1), 1], 256);
 }
 

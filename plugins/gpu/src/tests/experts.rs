@@ -68,8 +68,14 @@ fn layer(rows: u32, shape: Shape, has_shared: bool, is_open: bool) -> Graph {
         inner.extend([shared, out]);
     }
     let y = b.add(x, out);
-    b.result("y", y);
+    // The norm of the next layer, and what reads it.
+    let norm = b.weight("next_norm", DType::F32, &[HIDDEN]);
+    let u = b.rms_norm(y, norm, 1e-6);
+    let next = b.weight("next", DType::Q8_0, &[24, HIDDEN]);
+    let z = b.linear(u, next);
+    b.result("z", z);
     if is_open {
+        inner.extend([y, u]);
         inner.into_iter().enumerate().for_each(|(index, id)| b.result(&format!("inner {index}"), id));
     }
     b.finish()
@@ -90,7 +96,7 @@ fn a_layer_takes_few_launches() {
         names.retain(|name| *name != "clear");
         names
     };
-    // Norm and router; the choice; gate and up; what gates; down; the sum with the residual.
+    // Norm and router; the choice; gate and up; what gates; down; the sum with the residual and the next norm.
     let one = [
         "norm_quantize_short",
         "linear_f32_r1",
@@ -98,7 +104,8 @@ fn a_layer_takes_few_launches() {
         "experts_q8_0_r1",
         "experts_gate",
         "experts_q4_0_r1",
-        "experts_combine",
+        "experts_norm_short",
+        "linear_q8_0_r1",
     ];
     assert_eq!(of(1, false), one);
     let few = [
@@ -110,18 +117,21 @@ fn a_layer_takes_few_launches() {
         "experts_q8_0_r8",
         "experts_gate",
         "experts_q4_0_r8",
-        "experts_combine",
+        "experts_norm_short",
+        "linear_q8_0_r16",
     ];
     assert_eq!(of(16, false), few);
-    assert!(of(17, false).ends_with(&[
-        "experts_q8_0_r32",
-        "experts_gate",
-        "experts_q4_0_r32",
-        "experts_combine"
-    ]));
+    assert!(of(17, false).ends_with(&["experts_q4_0_r32", "experts_norm_short", "linear_q8_0_wide"]));
     // Its gate's logit comes with the router's; then it is a product like any other.
-    let shared = ["route", "linear_q8_0_r1", "glu_quantize", "linear_q4_0_r1", "experts_combine"];
-    assert_eq!(of(1, true), [&one[..], &shared].concat());
+    let shared = [
+        "experts_combine",
+        "route",
+        "linear_q8_0_r1",
+        "glu_quantize",
+        "linear_q4_0_r1",
+        "experts_norm_short",
+    ];
+    assert_eq!(of(1, true), [&one[..6], &shared, &one[7..]].concat());
 }
 
 #[test]
@@ -135,19 +145,21 @@ fn rows_do_not_depend_on_each_other_nor_on_what_is_fused() {
             let parameters = parameters(graph, x);
             let results = bench.load(graph, &weights_of(graph)).unwrap().run(&parameters).unwrap();
             let bits =
-                floats(graph, &parameters, &results, "y").iter().map(|y| y.to_bits()).collect::<Vec<_>>();
+                floats(graph, &parameters, &results, "z").iter().map(|z| z.to_bits()).collect::<Vec<_>>();
             (parameters, results, bits)
         };
         let graph = layer(most, shape, true, false);
         let (parameters, results, all) = run(&graph, &x);
         let expected = ReferenceExecutor::new(&graph, weights_of(&graph)).unwrap().run(&parameters).unwrap();
-        compare_results(&graph, &parameters, &expected, &results, of_experts(shape.types)).unwrap();
+        compare_results(&graph, &parameters, &expected, &results, of_experts([DType::Q8_0; 3])).unwrap();
         assert_eq!(run(&layer(most, shape, true, true), &x).2, all);
         for (rows, first) in [(1, 0), (1, 19), (5, 7)] {
             let from = (first * HIDDEN) as usize;
             let to = from + (rows * HIDDEN) as usize;
             let few = run(&layer(rows, shape, true, false), &x[from..to]).2;
-            assert_eq!(few, all[from..to], "{rows} rows from {first} on");
+            let outputs = all.len() / most as usize;
+            let of_rows = first as usize * outputs..(first + rows) as usize * outputs;
+            assert_eq!(few, all[of_rows], "{rows} rows from {first} on");
             // Fewer live rows than planned.
             assert_eq!(run(&graph, &x[from..to]).2, few);
         }

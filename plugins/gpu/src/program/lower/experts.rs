@@ -6,14 +6,14 @@
 
 use super::{Item, Lowered, Lowering};
 use crate::layout::matrix_bytes;
-use crate::program::Ref;
 use crate::program::view::{ELEMENT, Lie};
+use crate::program::{Place, Ref};
 use paceline_kernels::layout::WeightKind;
 use paceline_kernels::params::Parameters;
 use paceline_kernels::params::elementwise::{Glu, activation};
 use paceline_kernels::params::experts::{
-    ExpertsCombine, ExpertsGate, ExpertsGather, ExpertsGroup, ExpertsLinear, MOST_EXPERTS, Route, list_bytes,
-    most_tiles, tile_rows,
+    ExpertsCombine, ExpertsGate, ExpertsGather, ExpertsGroup, ExpertsLinear, ExpertsNorm, MOST_EXPERTS,
+    Route, list_bytes, most_tiles, tile_rows,
 };
 use paceline_kernels::params::fused::GluQuantize;
 use paceline_kernels::params::led::Maker;
@@ -104,7 +104,8 @@ impl Lowering<'_> {
         let tiles = self.tiles(choice, x.rows)?;
         let inner = self.inner(node, x, &tiles, [gate, up], down.kind.is_quantized(), kind);
         let y = self.scratch(u64::from(tiles.positions()) * u64::from(down.n) * ELEMENT);
-        self.push(&tiles.product(down, inner, [y, 0]));
+        // The launch in front is the gate.
+        self.push(&ExpertsLinear { early: 1, ..tiles.product(down, inner, [y, 0]) });
         self.combine(node, tiles, weights, y, x.rows)?;
         Ok("experts")
     }
@@ -302,6 +303,23 @@ impl Lowering<'_> {
         self.items.push(Item::Combine(combine));
         Ok(())
     }
+
+    /// True if a sum and the norm behind it can be one launch.
+    pub(super) fn fits_norm(&self, both: &ExpertsNorm) -> bool {
+        let is_vectors = |token: u64, row: u32| match Ref::from_token(token) {
+            None => true,
+            Some(Ref { id, offset }) => {
+                let start = match self.places[id] {
+                    Some(Place::Parameter(start) | Place::Result(start)) => start,
+                    _ => 0,
+                };
+                let bytes = ELEMENT * u64::from(VECTOR);
+                (start + offset).is_multiple_of(bytes) && row.is_multiple_of(VECTOR)
+            }
+        };
+        let ExpertsCombine { add0, add1, add0_row, add1_row, .. } = both.combine;
+        both.fits() && is_vectors(add0, add0_row) && is_vectors(add1, add1_row)
+    }
 }
 
 /// What a product reads.
@@ -334,7 +352,7 @@ impl Tiles {
             tiles,
             by_position: rows.by_position.into(),
             x_row: rows.row,
-            reserved: 0,
+            early: 0,
         }
     }
 }
