@@ -303,11 +303,18 @@ fn operations() {
         "conv_causal",
         "gated_delta_net",
         "gated_delta_net_replay",
-        "route",
-        "experts",
     ];
+    if_long(&groups);
+}
+
+#[test]
+fn experts() {
+    if_long(&["route", "experts"]);
+}
+
+fn if_long(groups: &[&str]) {
     match std::env::var_os("PACELINE_LONG_TESTS") {
-        Some(_) => [8, 16, 32].into_iter().for_each(|width| strict_suite(&client(width), &groups, true)),
+        Some(_) => [8, 16, 32].into_iter().for_each(|width| strict_suite(&client(width), groups, true)),
         None => println!("skipped: {groups:?} run with PACELINE_LONG_TESTS"),
     }
 }
