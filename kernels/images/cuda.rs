@@ -158,6 +158,8 @@ pub(super) const ENTRIES: &[(&str, &str)] = &[
     ("experts_gather", "base"),
     ("experts_gate", "base"),
     ("experts_combine", "base"),
+    ("experts_norm_short", "base"),
+    ("experts_norm_long", "base"),
     ("linear_f32_r1", "products"),
     ("linear_f32_r8", "products"),
     ("linear_f16_r1", "products"),

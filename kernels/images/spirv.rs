@@ -34,6 +34,8 @@ pub(super) const ENTRIES: &[(&str, &str)] = &[
     ("experts_gate", "base"),
     ("experts_gather", "base"),
     ("experts_group", "base"),
+    ("experts_norm_long", "base"),
+    ("experts_norm_short", "base"),
     ("gated_delta_net_128", "base"),
     ("gated_delta_net_256", "base"),
     ("gated_delta_net_64", "base"),
