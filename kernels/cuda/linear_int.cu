@@ -174,9 +174,13 @@ __device__ __forceinline__ Place locate(const KnLinear &p, int group, int output
     return Place{s, group};
 }
 
+/* What a product takes is KnLinear, or another structure with the members and functions that are used of it here. */
+
+__device__ __forceinline__ int rows_of(const KnLinear &p) { return p.live ? *(const int *)p.live : (int)p.rows; }
+
 /* Panel `at` of a segment; one beyond the last is that again. */
-template <class F>
-__device__ __forceinline__ Panel panel_of(const KnLinear &p, const KnLinearSegment &seg, int at) {
+template <class F, class P>
+__device__ __forceinline__ Panel panel_of(const P &p, const KnLinearSegment &seg, int at) {
     const int blocks = (int)(p.k / 32u);
     Panel panel = {(const u8 *)seg.weight, blocks, (blocks + 1) / 2, (blocks + 7) / 8};
     panel.base += (long long)min(at, ((int)seg.n + 15) / 16 - 1) * F::panel_bytes(panel);
@@ -213,8 +217,8 @@ struct Narrow {
 /* Up to 8 * TILES rows. A group of 8 warps has a panel; a warp is a slice, and has DEPTH steps in shared memory: one to
  * work on, the others on their way. All threads call `await_inputs` when weights are on their way, and activations are
  * there behind it. */
-template <template <int> class F, int TILES, int COLUMNS, class Await>
-__device__ __forceinline__ void narrow_group(const KnLinear &p, int group, u8 *shared, const Await &await_inputs) {
+template <template <int> class F, int TILES, int COLUMNS, class P, class Await>
+__device__ __forceinline__ void narrow_group(const P &p, int group, u8 *shared, const Await &await_inputs) {
     constexpr int UNIT = Narrow<F>::UNIT, STEP = Narrow<F>::STEP, DEPTH = Narrow<F>::DEPTH;
     typedef F<STEP> Format;
     /* When all is done, the steps' place holds the sums of the slices. */
@@ -232,7 +236,7 @@ __device__ __forceinline__ void narrow_group(const KnLinear &p, int group, u8 *s
         ahead = next_step<UNIT, STEP>(ahead);
     }
     /* The live count is given to the run, and nothing in front of this launch writes it. */
-    const int rows = min(p.live ? *(const int *)p.live : (int)p.rows, 8 * TILES);
+    const int rows = min(rows_of(p), 8 * TILES);
     await_inputs();
     if (rows <= 0) {
         wait_for_others(p);

@@ -89,13 +89,13 @@ struct Single {
 };
 
 /* One row. As `narrow_group`, but that a lane has the sum of one output. */
-template <template <int> class F>
-__device__ __forceinline__ void single_group(const KnLinear &p, u8 *shared) {
+template <template <int> class F, class P, class Await>
+__device__ __forceinline__ void single_group(const P &p, int group, u8 *shared, const Await &await_inputs) {
     constexpr int UNIT = Narrow<F>::UNIT, STEP = Narrow<F>::STEP, DEPTH = Narrow<F>::DEPTH;
     typedef F<STEP> Format;
     const int lane = (int)(threadIdx.x & 31u), slice = (int)(threadIdx.x >> 5);
     u8 *const ring = shared + slice * DEPTH * Format::BYTES;
-    const Place place = locate(p, (int)blockIdx.x, 16);
+    const Place place = locate(p, group, 16);
     const KnLinearSegment &seg = *place.segment;
     const Panel panel = panel_of<Format>(p, seg, place.group);
     int block = slice * UNIT, ahead = block;
@@ -105,8 +105,8 @@ __device__ __forceinline__ void single_group(const KnLinear &p, u8 *shared) {
         commit_copies();
         ahead = next_step<UNIT, STEP>(ahead);
     }
-    const int rows = p.live ? *(const int *)p.live : (int)p.rows;
-    wait_for_inputs(p);
+    const int rows = rows_of(p);
+    await_inputs();
     if (rows <= 0) {
         wait_for_others(p);
         return;
@@ -145,7 +145,7 @@ template <template <int> class F>
 __device__ __forceinline__ void one_row(const KnLinear &p) {
     __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
     if (F<8>::SINGLE && gridDim.x >= MANY_GROUPS)
-        single_group<F>(p, shared);
+        single_group<F>(p, (int)blockIdx.x, shared, [&] { wait_for_inputs(p); });
     else
         narrow_group<F, 1, 1>(p, (int)blockIdx.x, shared, [&] { wait_for_inputs(p); });
 }

@@ -24,6 +24,13 @@ KN_FN void kn_begin() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+/* The other way round: when the next launch begins, all in front of this one have ended. */
+KN_FN void kn_begin_late() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
 KN_FN kn_u32 kn_thread() { return threadIdx.x; }
 KN_FN kn_u32 kn_group_x() { return blockIdx.x; }
 KN_FN kn_u32 kn_group_y() { return blockIdx.y; }

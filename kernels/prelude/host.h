@@ -164,6 +164,7 @@ struct Entry {
 #define KN_UNROLL
 #define KN_UNROLL_BY(n)
 KN_FN void kn_begin() {}
+KN_FN void kn_begin_late() {}
 KN_FN kn_u32 kn_thread() { return kn::group.current; }
 KN_FN kn_u32 kn_group_x() { return kn::group.id[0]; }
 KN_FN kn_u32 kn_group_y() { return kn::group.id[1]; }

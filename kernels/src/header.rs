@@ -13,6 +13,7 @@ const MODULES: &[params::Structures] = &[
     params::linear::STRUCTURES,
     params::fused::STRUCTURES,
     params::led::STRUCTURES,
+    params::experts::STRUCTURES,
 ];
 
 /// The text of `include/params.h`.

@@ -139,6 +139,7 @@ macro_rules! launches {
 pub mod cache;
 pub mod choice;
 pub mod elementwise;
+pub mod experts;
 pub mod fused;
 pub mod led;
 pub mod linear;

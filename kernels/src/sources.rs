@@ -10,10 +10,11 @@ macro_rules! text {
 const BASE: &str = text!(
     "prelude/hip.h" "include/params.h" "math.kn" "elementwise.kn" "norms.kn" "rows.kn" "choice.kn" "kv_types.kn" "cache.kn"
     "attention_join.kn" "attention.kn" "attention_mma.kn" "recurrent.kn" "quantize_block.kn" "quantize.kn"
-    "fused_rows.kn" "fused.kn" "attention_rows.kn"
+    "fused_rows.kn" "fused.kn" "attention_rows.kn" "experts_list.kn" "experts.kn"
 );
 const PRODUCTS: &str = text!(
-    "prelude/hip.h" "include/params.h" "math.kn" "linear.kn" "linear_float.kn" "embed.kn" "linear_int.kn"
+    "prelude/hip.h" "include/params.h" "math.kn" "linear.kn" "linear_float.kn" "embed.kn" "experts_list.kn"
+    "experts_float.kn" "linear_int.kn" "experts_int.kn"
 );
 
 /// How they are compiled: no fast-math, no contraction. What sets the chip and its tuning comes on top.

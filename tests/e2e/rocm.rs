@@ -11,7 +11,7 @@ use paceline_plugin_api::graph::DType;
 use paceline_plugin_api::{PluginInfo, backend_plugin};
 use paceline_tests::engines::{bits, builtin_cpu, logits, plugin_library};
 use paceline_tests::prompts::prompts;
-use paceline_tests::random_model::RandomModel;
+use paceline_tests::random_model::{RandomDense, RandomModel};
 use paceline_tests::strategies::{Drafters, engine, open, strategies, wants_long_tests};
 use paceline_tests::test_models::{demo_drafter_q8_path, demo_q8_path};
 use paceline_tests::texts::{Wish, assert_same, generate_alone};
@@ -170,6 +170,36 @@ fn strategies_leave_texts_of_a_small_model_as_they_are() {
 #[test]
 fn a_small_model_is_near_the_processor() {
     assert_near_the_processor(&small(), &RandomModel::default().tokens(24, 7));
+}
+
+/// Mixtures of experts, with a shared one, chosen on the device: of quantised matrices.
+fn experts() -> Arc<Gguf> {
+    let model = RandomModel::variant("experts-q8-0").expect("there is such a variant");
+    Arc::new(Gguf::from_bytes(model.to_bytes()).expect("a valid file"))
+}
+
+#[test]
+fn rows_of_a_mixture_of_experts_do_not_depend_on_their_number() {
+    assert_rows_alike(&experts(), &RandomModel::default().tokens(18, 3), &[1, 4, 18]);
+}
+
+#[test]
+fn strategies_leave_texts_of_a_mixture_of_experts_as_they_are() {
+    let ways: &[(&str, Drafters<'_>, bool)] = &[
+        ("ngram", &[("ngram-adaptive", &[("match", "1")])], false),
+        ("chain", &[("mtp-chain", &[("depth", "3")])], true),
+    ];
+    let prompts = [RandomModel::default().tokens(9, 5)];
+    assert_texts_alike(&experts(), ways, &Wish::greedy(&prompts, 12));
+}
+
+#[test]
+fn mixtures_of_experts_are_near_the_processor() {
+    assert_near_the_processor(&experts(), &RandomModel::default().tokens(24, 7));
+    // Widths that end within a panel.
+    let dense = RandomDense::variant("qwen3-experts-odd-merged").expect("there is such a variant");
+    let gguf = Arc::new(Gguf::from_bytes(dense.to_bytes()).expect("a valid file"));
+    assert_near_the_processor(&gguf, &RandomModel::default().tokens(24, 7));
 }
 
 /// Some tokens of source code.

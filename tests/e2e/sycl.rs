@@ -174,6 +174,13 @@ fn a_small_model_is_near_the_processor() {
     assert_near_the_processor(&small(), &on_double(8), &RandomModel::default().tokens(24, 7));
 }
 
+#[test]
+fn a_mixture_of_experts_is_near_the_processor() {
+    let model = RandomModel::variant("experts-q8-0").expect("there is such a variant");
+    let gguf = Arc::new(Gguf::from_bytes(model.to_bytes()).expect("a valid file"));
+    assert_near_the_processor(&gguf, &on_double(16), &model.tokens(20, 7));
+}
+
 /// Set in the process that a test starts.
 const INNER: &str = "PACELINE_INTEL_OPENCL_INNER";
 

@@ -111,9 +111,12 @@ impl Target {
                     module("products", &[PRODUCTS]),
                     module("products_int", &[CUDA_PRODUCTS, CUDA_FORMS, &["cuda/linear_entries.cu"]]),
                     module("products_led", &[LED, CUDA_PRODUCTS, &["cuda/linear_led.cu"]]),
+                    module("products_experts", &[CUDA_PRODUCTS, CUDA_EXPERTS]),
                 ]
             }
-            Self::Hip | Self::Spirv => vec![base, module("products", &[PRODUCTS, &["linear_int.kn"]])],
+            Self::Hip | Self::Spirv => {
+                vec![base, module("products", &[PRODUCTS, &["linear_int.kn", "experts_int.kn"]])]
+            }
         }
     }
 }
@@ -135,14 +138,19 @@ const BASE: &[&str] = &[
     "fused_rows.kn",
     "fused.kn",
     "attention_rows.kn",
+    "experts_list.kn",
+    "experts.kn",
 ];
 /// Products with weights, but for those with quantised ones.
-const PRODUCTS: &[&str] = &["linear.kn", "linear_float.kn", "embed.kn"];
+const PRODUCTS: &[&str] =
+    &["linear.kn", "linear_float.kn", "embed.kn", "experts_list.kn", "experts_float.kn"];
 
 /// Products with quantised weights on tensor cores.
 const CUDA_PRODUCTS: &[&str] = &["cuda/linear_formats.cu", "cuda/linear_int.cu"];
 /// Forms of them for one row and for many.
 const CUDA_FORMS: &[&str] = &["cuda/linear_single.cu", "cuda/linear_wide.cu"];
+/// Products of experts.
+const CUDA_EXPERTS: &[&str] = &["experts_list.kn", "cuda/linear_single.cu", "cuda/experts.cu"];
 /// What the first groups of a product do.
 const LED: &[&str] = &["attention_join.kn", "quantize_block.kn", "fused_rows.kn", "led.kn"];
 

@@ -2,7 +2,7 @@
 
 use crate::device::Shared;
 use crate::driver::{Address, Driver, DriverError, DriverResult, EventHandle, StreamHandle};
-use crate::layout::{Layout, matrix};
+use crate::layout::{Layout, matrices};
 use crate::memory::{GpuArena, Region, region};
 use paceline_kernels::layout::{PANEL_ROWS, WeightKind, pack, packed_bytes};
 use paceline_plugin_api::backend::WeightImport;
@@ -172,14 +172,21 @@ fn one(shared: &Arc<Shared>, staging: &Staging, import: &WeightImport<'_, GpuAre
             staging.write(shared, address, source)
         }
         Layout::Packed(kind) => {
-            let (rows, columns) = matrix(&weight.shape).map_err(|error| named(&error.message))?;
-            let needed = paceline_kernels::layout::canonical_bytes(kind, rows, columns);
+            let (count, rows, columns) = matrices(&weight.shape).map_err(|error| named(&error.message))?;
+            let needed = paceline_kernels::layout::canonical_bytes(kind, count * rows, columns);
             let needed = needed.map_err(|error| named(&error.to_string()))?;
             if source.len() != needed {
                 return Err(named(&format!("{} bytes were given for {needed}", source.len())));
             }
-            packed(shared, staging, address, kind, [rows, columns], source)
-                .map_err(|error| named(&error.message))
+            // Experts of whole panels lie as one matrix does; the last panel of others has rows of padding.
+            let is_one = !kind.is_quantized() || rows.is_multiple_of(PANEL_ROWS);
+            let (count, rows) = if is_one { (1, count * rows) } else { (count, rows) };
+            let (from, to) = (needed / count, bytes / count as u64);
+            for (source, target) in source.chunks(from).zip((address..).step_by(to as usize)) {
+                packed(shared, staging, target, kind, [rows, columns], source)
+                    .map_err(|error| named(&error.message))?;
+            }
+            Ok(())
         }
     }
 }

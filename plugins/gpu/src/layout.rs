@@ -26,20 +26,23 @@ impl WeightFormats for Panels {
     }
 
     fn packed_bytes(kind: WeightKind, shape: &Shape) -> Result<u64> {
-        let (rows, columns) = matrix(shape)?;
-        let bytes = packed_bytes(kind, rows, columns).map_err(|e| Error::invalid(e.to_string()))?;
-        Ok(bytes as u64)
+        let (count, rows, columns) = matrices(shape)?;
+        let too_large = || Error::invalid(format!("a weight of shape {shape} is too large"));
+        matrix_bytes(kind, rows, columns)?.checked_mul(count as u64).ok_or_else(too_large)
     }
 }
 
-/// Rows and columns of a matrix.
-pub(crate) fn matrix(shape: &Shape) -> Result<(usize, usize)> {
+/// Bytes of one packed matrix; those of experts lie one behind the other.
+pub(crate) fn matrix_bytes(kind: WeightKind, rows: usize, columns: usize) -> Result<u64> {
+    packed_bytes(kind, rows, columns).map(|bytes| bytes as u64).map_err(|e| Error::invalid(e.to_string()))
+}
+
+/// Matrices of a weight, rows and columns of each.
+pub(crate) fn matrices(shape: &Shape) -> Result<(usize, usize, usize)> {
     match *shape.dims() {
-        [rows, columns] => Ok((rows as usize, columns as usize)),
-        [count, _, _] => {
-            Err(Error::unsupported(format!("there are no kernels for matrices of {count} experts")))
-        }
-        _ => Err(Error::invalid(format!("a weight of shape {shape} is not a matrix"))),
+        [rows, columns] => Ok((1, rows as usize, columns as usize)),
+        [count, rows, columns] => Ok((count as usize, rows as usize, columns as usize)),
+        _ => Err(Error::invalid(format!("a weight of shape {shape} is not made of matrices"))),
     }
 }
 
@@ -64,6 +67,9 @@ mod tests {
         let both =
             Layout::choose(&weight(DType::Q6_K, &[100, 512], Uses::PRODUCT.union(Uses::GATHER))).unwrap();
         assert_eq!(Layout::from_id(both.layout), Some(Layout::Packed(WeightKind::Q6K)));
+        // The last panel of every expert is as large as the others.
+        let experts = Layout::choose(&weight(DType::Q8_0, &[3, 17, 64], Uses::PRODUCT)).unwrap();
+        assert_eq!(experts.bytes, 3 * matrix_bytes(WeightKind::Q8_0, 32, 64).unwrap());
         let norm = Layout::choose(&weight(DType::F32, &[77], Uses::ELEMENTS)).unwrap();
         assert_eq!((Layout::from_id(norm.layout), norm.bytes), (Some(Layout::Elements), 308));
     }

@@ -304,8 +304,17 @@ fn operations() {
         "gated_delta_net",
         "gated_delta_net_replay",
     ];
+    if_long(&groups);
+}
+
+#[test]
+fn experts() {
+    if_long(&["route", "experts"]);
+}
+
+fn if_long(groups: &[&str]) {
     match std::env::var_os("PACELINE_LONG_TESTS") {
-        Some(_) => [8, 16, 32].into_iter().for_each(|width| strict_suite(&client(width), &groups, true)),
+        Some(_) => [8, 16, 32].into_iter().for_each(|width| strict_suite(&client(width), groups, true)),
         None => println!("skipped: {groups:?} run with PACELINE_LONG_TESTS"),
     }
 }

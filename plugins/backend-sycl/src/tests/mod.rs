@@ -11,10 +11,7 @@ use paceline_conformance::suite::{Suite, SuiteOptions};
 use paceline_plugin_api::client::BackendClient;
 use paceline_plugin_api::graph::{Builder, DType, ops};
 
-/// Operations that have no kernel for GPUs yet: mixtures of experts.
-const WITHOUT_KERNELS: [&str; 2] = ["route", "experts"];
-
-/// Runs the whole conformance suite: every operation passes and is refused nowhere, but those without kernels, which are.
+/// Runs the whole conformance suite: every operation passes and is refused nowhere.
 #[track_caller]
 fn whole_suite(backend: &BackendClient) {
     let report = Suite::new(backend, SuiteOptions::default()).run();
@@ -23,10 +20,7 @@ fn whole_suite(backend: &BackendClient) {
     let operations = ops::all().map(|(operation, _)| operation);
     for group in operations.chain(["plan", "load", "launch", "semaphore", "device", "state"]) {
         let tally = report.tally(group);
-        match WITHOUT_KERNELS.contains(&group) {
-            true => assert!(tally.passed == 0 && tally.refused > 0, "{group}: {tally:?}"),
-            false => assert!(tally.passed > 0 && tally.refused == 0, "{group}: {tally:?}"),
-        }
+        assert!(tally.passed > 0 && tally.refused == 0, "{group}: {tally:?}");
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::Id;
 use crate::capabilities::Fusion;
+use paceline_kernels::params::experts::ExpertsCombine;
 use paceline_kernels::params::fused::{GluQuantize, ItemsNormQuantize, JoinQuantize, NormQuantize};
 use paceline_kernels::params::led::Maker;
 use paceline_kernels::params::linear::{Linear, LinearSegment};
@@ -120,13 +121,14 @@ impl Step {
 }
 
 /// Structures that are parts of others.
-const NESTED: [(&str, Fields); 6] = [
+const NESTED: [(&str, Fields); 7] = [
     (LinearSegment::C, LinearSegment::C_FIELDS),
     (Linear::C, Linear::C_FIELDS),
     (NormQuantize::C, NormQuantize::C_FIELDS),
     (ItemsNormQuantize::C, ItemsNormQuantize::C_FIELDS),
     (JoinQuantize::C, JoinQuantize::C_FIELDS),
     (GluQuantize::C, GluQuantize::C_FIELDS),
+    (ExpertsCombine::C, ExpertsCombine::C_FIELDS),
 ];
 
 /// Calls `found` with the offset of every address in a structure of these fields; returns its size.

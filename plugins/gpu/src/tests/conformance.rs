@@ -63,3 +63,8 @@ fn attention() {
 fn recurrent_layers() {
     run_if_long(&["conv_causal", "gated_delta_net", "gated_delta_net_replay"]);
 }
+
+#[test]
+fn experts() {
+    run_if_long(&["route", "experts"]);
+}

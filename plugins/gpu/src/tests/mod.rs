@@ -1,6 +1,7 @@
 //! The whole plugin on a stand-in for the driver, whose kernels run on the processor.
 
 mod conformance;
+mod experts;
 mod faults;
 mod fusions;
 mod led;

@@ -1,7 +1,7 @@
 //! What a plan says about a node that has a kernel.
 
 use paceline_plugin_api::backend::{NodePlan, UNLIMITED_ROWS};
-use paceline_plugin_api::graph::{Graph, Node, StateKind, ValueKind};
+use paceline_plugin_api::graph::{Graph, Node, StateKind, Value, ValueKind};
 use paceline_plugin_api::support::Numerics;
 
 /// Names the arithmetic of all kernels; changes when any kernel's bits change.
@@ -25,9 +25,11 @@ pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str, target: &str) -
         match value.kind {
             ValueKind::Weight => {
                 numerics.text(&value.dtype.to_string());
-                bytes_read += value.bytes().unwrap_or(0);
                 let rows = graph.value(node.inputs[0]).shape.first();
-                operations += u64::from(rows) * value.shape.elements().unwrap_or(0);
+                let (bytes, elements) = (value.bytes().unwrap_or(0), value.shape.elements().unwrap_or(0));
+                let (read, used) = expert_share(graph, node, value).unwrap_or((1.0, f64::from(rows)));
+                bytes_read += (bytes as f64 * read) as u64;
+                operations += (elements as f64 * used) as u64;
             }
             ValueKind::State(StateKind::PerPosition) => {
                 numerics.text(&value.dtype.to_string());
@@ -54,4 +56,11 @@ pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str, target: &str) -
         bytes_read,
         operations,
     }
+}
+
+/// Of a weight of `experts/1`: the part that a run of all rows reads at most, and the rows that each part sees on average.
+fn expert_share(graph: &Graph, node: &Node, weight: &Value) -> Option<(f64, f64)> {
+    let ids = *node.inputs.get(4).filter(|_| node.operation == "experts")?;
+    let assignments = graph.value(ids).shape.elements()? as f64 / f64::from(weight.shape.first());
+    Some((assignments.min(1.0), assignments))
 }

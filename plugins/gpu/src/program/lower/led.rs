@@ -4,6 +4,7 @@ use super::{Item, Lowering};
 use crate::program::{KernelStep, Leads, Step};
 use paceline_kernels::layout::WeightKind;
 use paceline_kernels::params::Parameters;
+use paceline_kernels::params::experts::ExpertsNorm;
 use paceline_kernels::params::led::{LedLinear, Maker};
 use paceline_kernels::params::linear::{Linear, ORDER_BESIDE, ORDER_FIRST};
 
@@ -51,6 +52,19 @@ impl Lowering<'_> {
             let before = first.take();
             match item {
                 Item::Step(step) => steps.push(step),
+                Item::Combine(combine) => {
+                    let with_norm = match items.peek() {
+                        Some(&Item::Maker(Maker::Norm(norm))) => Some(ExpertsNorm { combine, norm }),
+                        _ => None,
+                    };
+                    steps.push(Step::Kernel(match with_norm.filter(|both| self.fits_norm(both)) {
+                        Some(both) => {
+                            items.next();
+                            KernelStep::new(&both)
+                        }
+                        None => KernelStep::new(&combine),
+                    }));
+                }
                 Item::Maker(maker) => {
                     let apart = step_of(&maker);
                     let found = match items.peek() {

@@ -2,6 +2,7 @@
 
 mod describe;
 mod elementwise;
+mod experts;
 mod fusions;
 mod led;
 mod products;
@@ -15,6 +16,7 @@ use crate::layout::Layout;
 use describe::describe;
 use fusions::Fusions;
 use paceline_kernels::params::elementwise::CopyItems;
+use paceline_kernels::params::experts::ExpertsCombine;
 use paceline_kernels::params::led::Maker;
 use paceline_kernels::params::linear::Linear;
 use paceline_kernels::params::{Launch, Parameters, View};
@@ -79,12 +81,13 @@ pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout], target: Target<'_>) 
     Ok(GpuPlan::new(program, &graph, summary))
 }
 
-/// What a node becomes. Products stay open: further weights, or what is added to their results, may join them. What makes
-/// quantised rows may join the product behind it.
+/// What a node becomes. Products stay open: further weights, or what is added to their results, may join them; so do sums of
+/// experts for what is added. What makes quantised rows may join the product behind it.
 enum Item {
     Step(Step),
     Maker(Maker),
     Product(Linear),
+    Combine(ExpertsCombine),
 }
 
 struct Lowering<'g> {
@@ -409,6 +412,8 @@ impl<'g> Lowering<'g> {
             "argmax" | "draw" => self.choose(node),
             "top_k" => self.top_k(node),
             "softmax" => self.softmax(node),
+            "route" => self.route(node),
+            "experts" => self.experts(node),
             other => Err(format!("this backend does not know {other}/{}", node.version)),
         }
     }

@@ -83,14 +83,14 @@ impl Lowering<'_> {
     }
 
     /// Activations as products read them: rows without gaps, whose first elements are aligned.
-    fn aligned(&mut self, x: Lie, live: u64) -> Lie {
+    pub(super) fn aligned(&mut self, x: Lie, live: u64) -> Lie {
         match self.is_vectors(&x) {
             true => self.dense_rows(x, live),
             false => self.copied(x, live, x.row_elements().next_multiple_of(VECTOR)),
         }
     }
 
-    fn quantized(&mut self, x: Lie, live: u64, node: &Node) -> Id {
+    pub(super) fn quantized(&mut self, x: Lie, live: u64, node: &Node) -> Id {
         if let Some(&known) = self.known.quantized.get(&x) {
             return known;
         }
@@ -146,7 +146,7 @@ impl Lowering<'_> {
     }
 
     /// Lets the weight join an earlier product of the same activations, or begins one.
-    fn add_segment(&mut self, activations: u64, segment: LinearSegment, new: Linear, out: Id) {
+    pub(super) fn add_segment(&mut self, activations: u64, segment: LinearSegment, new: Linear, out: Id) {
         let key = (activations, new.live, [new.k, new.rows, new.x_row], segment.kind);
         // A bias that is an activation may be made later than the product that the weight would join.
         let is_plain = segment.bias == 0 || {
@@ -167,7 +167,7 @@ impl Lowering<'_> {
         self.items.push(Item::Product(Linear { segment0: segment, ..new }));
     }
 
-    /// Lets a product add the other operand of `add` to its result, if nothing else reads that result and the operand
+    /// Lets a product, or a sum of experts, add the other operand of `add` to its result, if nothing else reads that result and the operand
     /// is there before the product runs. The bits are those of the sum by itself.
     pub(super) fn add_to_product(&mut self, node: &Node) -> Lowered<bool> {
         let [x, y] = [node.inputs[0], node.inputs[1]];
@@ -187,18 +187,26 @@ impl Lowering<'_> {
                 continue;
             }
             let address = lie.address();
-            let Some(Item::Product(found)) = self.items.get(index) else { continue };
-            let mut found = *found;
-            let Some(segment) = segments(&mut found).into_iter().find(|s| s.out == address && s.add == 0)
-            else {
-                continue;
-            };
-            segment.add = operand.address();
-            segment.add_row = operand.row;
-            let out = self.output(node.outputs[0])?;
-            segment.out = out.address();
-            self.items[index] = Item::Product(found);
-            self.made.insert(out.root, index);
+            match self.items.get(index) {
+                Some(&Item::Product(mut found)) => {
+                    let free = |segment: &&mut LinearSegment| segment.out == address && segment.add == 0;
+                    let Some(segment) = segments(&mut found).into_iter().find(free) else { continue };
+                    (segment.add, segment.add_row) = (operand.address(), operand.row);
+                    segment.out = self.output(node.outputs[0])?.address();
+                    self.items[index] = Item::Product(found);
+                }
+                Some(&Item::Combine(mut found)) if found.out == address => {
+                    match (found.add0, found.add1) {
+                        (0, _) => (found.add0, found.add0_row) = (operand.address(), operand.row),
+                        (_, 0) => (found.add1, found.add1_row) = (operand.address(), operand.row),
+                        _ => continue,
+                    }
+                    found.out = self.output(node.outputs[0])?.address();
+                    self.items[index] = Item::Combine(found);
+                }
+                _ => continue,
+            }
+            self.made.insert(node.outputs[0].index(), index);
             return Ok(true);
         }
         Ok(false)

@@ -31,6 +31,12 @@ impl Lowering<'_> {
                     let is_quantized = self.packed(node.inputs[1]).is_ok_and(WeightKind::is_quantized);
                     (is_quantized, is_quantized)
                 }
+                "experts" if node.inputs[0] == id && node.inputs[1..].iter().all(|other| *other != id) => {
+                    let mut kinds = node.inputs[1..3].iter().map(|&weight| self.packed(weight));
+                    let is_quantized = |kind: Lowered<WeightKind>| kind.is_ok_and(WeightKind::is_quantized);
+                    let [gate, up] = [kinds.next(), kinds.next()].map(|kind| kind.is_some_and(is_quantized));
+                    (gate || up, gate && up)
+                }
                 "reshape" if self.value(id).shape.first() == self.value(node.outputs[0]).shape.first() => {
                     self.quantized_readers(node.outputs[0])
                 }
