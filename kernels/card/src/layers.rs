@@ -96,22 +96,7 @@ impl Token {
         }
         let [segment0, segment1, segment2, segment3] = segments;
         let (live, rows) = (self.live, self.rows);
-        self.push(
-            name,
-            Linear {
-                x,
-                segment0,
-                segment1,
-                segment2,
-                segment3,
-                live,
-                k,
-                rows,
-                x_row: k,
-                order,
-                ..Default::default()
-            },
-        );
+        self.push(name, Linear { x, segment0, segment1, segment2, segment3, live, k, rows, x_row: k, order });
     }
 }
 
@@ -175,7 +160,7 @@ fn token(card: &Card, rows: u32) -> Token {
     );
     let dense = |address, width| View::dense(address, 1, width);
     for layer in 0..LAYERS {
-        let more_bits = usize::from(layer < 8 || layer >= 56 || (layer - 8) % 3 == 2);
+        let more_bits = usize::from(!(8..56).contains(&layer) || (layer - 8) % 3 == 2);
         let norm = NormQuantize {
             x: dense(x, HIDDEN),
             weight: ones,
