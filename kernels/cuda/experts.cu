@@ -6,7 +6,7 @@ namespace linear {
 struct OfExpert {
     KnLinearSegment segment;
     kn_u64 x;
-    u32 rows, k, group;
+    u32 rows, k, group, order;
 };
 
 __device__ __forceinline__ Place locate(const OfExpert &p, int group, int) { return Place{&p.segment, group}; }
@@ -42,7 +42,7 @@ __device__ __forceinline__ void await(const KnExpertsLinear &p) {
 
 template <template <int> class F>
 __device__ __forceinline__ void experts_of_few(const KnExpertsLinear &p) {
-    __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
+    __shared__ __align__(128) u8 shared[Narrow<F, 8>::ALL_BYTES];
     const OfExpert one = of_expert(p);
     if (one.rows)
         narrow_group<F, 1, 8>(one, (int)one.group, shared, [&] { await(p); });
@@ -54,7 +54,7 @@ __device__ __forceinline__ void experts_of_few(const KnExpertsLinear &p) {
  * warps do not wait for each other, and all have work where a slice has none. */
 template <template <int> class F, int TILES>
 __device__ __forceinline__ void panel_of_warp(const OfExpert &p, int at_panel, u8 *ring) {
-    constexpr int UNIT = Narrow<F>::UNIT, STEP = Narrow<F>::STEP, DEPTH = Narrow<F>::DEPTH;
+    constexpr int UNIT = Narrow<F, 8>::UNIT, STEP = Narrow<F, 8>::STEP, DEPTH = Narrow<F, 8>::DEPTH;
     typedef F<STEP> Format;
     const int lane = (int)(threadIdx.x & 31u);
     const Panel panel = panel_of<Format>(p, p.segment, at_panel);
@@ -79,7 +79,7 @@ __device__ __forceinline__ void panel_of_warp(const OfExpert &p, int at_panel, u
             wait_copies<DEPTH - 1>();
             __syncwarp();
             const int at = (int)((u32)block / 2u) * RECORD;
-            add_step<Format, STEP, TILES, 8>(ring + turn, block, panel.blocks, x + at, scales + at, tile_bytes, sum);
+            add_step<Format, STEP, TILES, 8, RECORD, 64>(ring + turn, block, panel.blocks, x + at, scales + at, tile_bytes, sum);
             __syncwarp();
             ask(ring + turn);
             turn = turn == (DEPTH - 1) * Format::BYTES ? 0 : turn + Format::BYTES;
@@ -101,10 +101,10 @@ __device__ __forceinline__ void panel_of_warp(const OfExpert &p, int at_panel, u
 /* Up to 32 rows, in the form for as many as there are. A group has 8 panels. */
 template <template <int> class F>
 __device__ __forceinline__ void experts_of_many(const KnExpertsLinear &p) {
-    __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
+    __shared__ __align__(128) u8 shared[Narrow<F, 8>::BYTES];
     const OfExpert one = of_expert(p, 8u);
     const int warp = (int)(threadIdx.x >> 5), panel = (int)one.group * 8 + warp;
-    u8 *const ring = shared + warp * (Narrow<F>::BYTES / 8);
+    u8 *const ring = shared + warp * (Narrow<F, 8>::BYTES / 8);
     await(p);
     if (panel * 16 >= (int)p.n) return;
     if (one.rows > 16u)
@@ -117,7 +117,7 @@ __device__ __forceinline__ void experts_of_many(const KnExpertsLinear &p) {
 
 template <template <int> class F>
 __device__ __forceinline__ void experts_of_one_row(const KnExpertsLinear &p) {
-    __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
+    __shared__ __align__(128) u8 shared[Narrow<F, 1>::ALL_BYTES];
     const OfExpert one = of_expert(p);
     if (!one.rows)
         await(p);

@@ -27,6 +27,10 @@ __device__ __forceinline__ void copy(u8 *to, const u8 *from) {
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(at), "l"(from) : "memory");
 }
+__device__ __forceinline__ void copy_through_l1(u8 *to, const u8 *from) {
+    const u32 at = (u32)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" :: "r"(at), "l"(from) : "memory");
+}
 __device__ __forceinline__ Vec load16(const u8 *at) {
     const uint4 v = *(const uint4 *)at;
     return Vec{{v.x, v.y, v.z, v.w}};

@@ -8,6 +8,8 @@ namespace linear {
 
 constexpr int SLICES = 8;
 constexpr int RECORD = 640;
+/* What the first row of a record takes in shared memory: quants, scales, scaled sums. */
+constexpr int ROW_RECORD = 96;
 /* KnLinear::order, see src/params/linear.rs. */
 constexpr u32 ORDER_FIRST = 1, ORDER_BESIDE = 2;
 /* 1.5 * 2^23: the bits of this plus a small integer are the float of it plus that integer. */
@@ -117,8 +119,9 @@ __device__ __forceinline__ void add_block(const F &w, int b, const u32 a[4], con
 }
 
 /* Adds STEP blocks, which begin at `block`, of a panel that begins at `from` in shared memory. COLUMNS is 1 where only
- * the first row of activations matters; x is where the lane's quants are, scales where its scales are. */
-template <class F, int STEP, int TILES, int COLUMNS>
+ * the first row of activations matters; x is where the lane's quants are, scales where its scales are, which the scaled
+ * sums follow by SUMS bytes; NEXT is from one pair of blocks to the next. */
+template <class F, int STEP, int TILES, int COLUMNS, int NEXT, int SUMS>
 __device__ __forceinline__ void add_step(const u8 *from, int block, int blocks, const u8 *x, const u8 *scales,
     int tile_bytes, float (&sum)[TILES][4])
 {
@@ -144,10 +147,10 @@ __device__ __forceinline__ void add_step(const u8 *from, int block, int blocks, 
         }
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
-            const int at = tile * tile_bytes + pair * RECORD;
+            const int at = tile * tile_bytes + pair * NEXT;
             const Vec q = load16(x + at), xs = load16(scales + at);
             Vec xsum = xs;
-            if (F::MINIMA) xsum = load16(scales + at + 64);
+            if (F::MINIMA) xsum = load16(scales + at + SUMS);
             add_block<F, COLUMNS, MANY>(w, 2 * pair, a[0], d[0], m[0], q.w[0], q.w[1], xs.w, xsum.w, sum[tile]);
             if (!F::WHOLE && block + 2 * pair + 1 >= blocks) continue;
             add_block<F, COLUMNS, MANY>(w, 2 * pair + 1, a[1], d[1], m[1], q.w[2], q.w[3], xs.w + 2, xsum.w + 2,
@@ -192,10 +195,22 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_
 template <int LATER>
 __device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(LATER) : "memory"); }
 
-__device__ __forceinline__ void write(const KnLinearSegment &seg, int row, int output, float y) {
+__device__ __forceinline__ float added(const KnLinearSegment &seg, int row, int output) {
+    return ((const float *)seg.add)[(long long)row * seg.add_row + output];
+}
+/* Asks for what a thread adds to its result when the product begins: `extra` is the thread's place for it. It belongs to the
+ * copies that are committed next. */
+__device__ __forceinline__ void ask_for_added(const KnLinearSegment &seg, int row, int output, float *extra) {
+    if (seg.add && output < (int)seg.n)
+        copy<4>((u8 *)extra, (const u8 *)seg.add + 4 * ((long long)row * seg.add_row + output));
+}
+/* `extra` is what was asked for ahead, if anything was. */
+__device__ __forceinline__ void write(const KnLinearSegment &seg, int row, int output, float y,
+    const float *extra = nullptr)
+{
     if (output >= (int)seg.n) return;
     if (seg.bias) y += ((const float *)seg.bias)[output];
-    if (seg.add) y += ((const float *)seg.add)[(long long)row * seg.add_row + output];
+    if (seg.add) y += extra ? *extra : added(seg, row, output);
     ((float *)seg.out)[(long long)row * seg.out_row + output] = y == y ? y : __int_as_float(0x7fc00000);
 }
 
@@ -207,11 +222,26 @@ __device__ __forceinline__ int next_step(int block) {
 }
 
 /* What a group has in shared memory: for each slice DEPTH steps, which fit three or four times into a
- * multiprocessor. */
-template <template <int> class F>
+ * multiprocessor, with the activations of one row if COLUMNS is 1, and places for what is added to the results: as far as
+ * there is room. */
+template <template <int> class F, int COLUMNS>
 struct Narrow {
+    static constexpr int ROOM = 49152, EXTRA_BYTES = 256 * 4;
     static constexpr int UNIT = F<8>::UNIT, STEP = F<8>::BYTES > 3072 ? 4 : UNIT, DEPTH = STEP < UNIT ? 3 : 2;
-    static constexpr int BYTES = SLICES * DEPTH * F<STEP>::BYTES;
+    static constexpr int WEIGHTS = F<STEP>::BYTES, WITH_X = WEIGHTS + STEP / 2 * ROW_RECORD;
+    static constexpr bool HAS_X = COLUMNS == 1 && SLICES * DEPTH * WITH_X + EXTRA_BYTES <= ROOM;
+    static constexpr int STAGE = HAS_X ? WITH_X : WEIGHTS, BYTES = SLICES * DEPTH * STAGE;
+    static constexpr bool EXTRA = BYTES + EXTRA_BYTES <= ROOM;
+    static constexpr int ALL_BYTES = BYTES + (EXTRA ? EXTRA_BYTES : 0);
+    /* A step's activations, so that they are there when its weights are. They pass through the L1 cache, since other
+     * groups want the same. */
+    template <class P>
+    static __device__ __forceinline__ void copy_x(u8 *stage, const P &p, int block, int blocks, int lane) {
+        const int pair = lane / 6, part = lane % 6;
+        if (HAS_X && pair < STEP / 2 && block + 2 * pair < blocks)
+            copy_through_l1(stage + WEIGHTS + pair * ROW_RECORD + part * 16,
+                (const u8 *)p.x + ((u32)block / 2u + pair) * RECORD + (part < 4 ? part * 16 : 256 + part * 64));
+    }
 };
 
 /* Up to 8 * TILES rows. A group of 8 warps has a panel; a warp is a slice, and has DEPTH steps in shared memory: one to
@@ -219,19 +249,20 @@ struct Narrow {
  * there behind it. */
 template <template <int> class F, int TILES, int COLUMNS, class P, class Await>
 __device__ __forceinline__ void narrow_group(const P &p, int group, u8 *shared, const Await &await_inputs) {
-    constexpr int UNIT = Narrow<F>::UNIT, STEP = Narrow<F>::STEP, DEPTH = Narrow<F>::DEPTH;
+    typedef Narrow<F, COLUMNS> Form;
+    constexpr int UNIT = Form::UNIT, STEP = Form::STEP, DEPTH = Form::DEPTH, STAGE = Form::STAGE;
     typedef F<STEP> Format;
     /* When all is done, the steps' place holds the sums of the slices. */
-    static_assert(Narrow<F>::BYTES >= SLICES * TILES * 512, "the sums have room");
+    static_assert(Form::BYTES >= SLICES * TILES * 512, "the sums have room");
     const int lane = (int)(threadIdx.x & 31u), slice = (int)(threadIdx.x >> 5);
-    u8 *const ring = shared + slice * DEPTH * Format::BYTES;
+    u8 *const ring = shared + slice * DEPTH * STAGE;
     const Place place = locate(p, group, 16);
     const KnLinearSegment &seg = *place.segment;
     const Panel panel = panel_of<Format>(p, seg, place.group);
     int block = slice * UNIT, ahead = block;
 #pragma unroll
     for (int i = 0; i < DEPTH; i++) {
-        if (ahead < panel.blocks) Format::copy(ring + i * Format::BYTES, panel, ahead, lane);
+        if (ahead < panel.blocks) Format::copy(ring + i * STAGE, panel, ahead, lane);
         commit_copies();
         ahead = next_step<UNIT, STEP>(ahead);
     }
@@ -245,21 +276,48 @@ __device__ __forceinline__ void narrow_group(const P &p, int group, u8 *shared, 
     const int tile_bytes = panel.pairs * RECORD;
     const u8 *x = (const u8 *)p.x + (COLUMNS == 1 ? lane % 4 : lane) * 16;
     const u8 *scales = (const u8 *)p.x + 512 + (COLUMNS == 1 ? 0 : lane % 4 * 16);
+    if (Form::HAS_X) {
+        ahead = block;
+#pragma unroll
+        for (int i = 0; i < DEPTH; i++) {
+            Form::copy_x(ring + i * STAGE, p, ahead, panel.blocks, lane);
+            commit_copies();
+            ahead = next_step<UNIT, STEP>(ahead);
+        }
+    }
+    /* A thread has one result. Beside another launch what is added may not be there yet. */
+    static_assert(16 * 8 * TILES <= 256, "a thread writes one result");
+    const int n = (int)threadIdx.x % 16, row = (int)threadIdx.x / 16, output = place.group * 16 + n;
+    float *const extra = (float *)(shared + Form::BYTES) + threadIdx.x;
+    const bool is_ahead = Form::EXTRA && !(p.order & ORDER_BESIDE);
+    if (is_ahead && row < rows) ask_for_added(seg, row, output, extra);
     float sum[TILES][4] = {};
     int turn = 0;
 #pragma unroll 1
     while (block < panel.blocks) {
         wait_copies<DEPTH - 1>();
         __syncwarp();
-        const int at = (int)((u32)block / 2u) * RECORD;
-        add_step<Format, STEP, TILES, COLUMNS>(ring + turn, block, panel.blocks, x + at, scales + at, tile_bytes, sum);
+        u8 *const stage = ring + turn;
+        if constexpr (Form::HAS_X) {
+            const u8 *const own = stage + Form::WEIGHTS;
+            add_step<Format, STEP, TILES, COLUMNS, ROW_RECORD, 16>(stage, block, panel.blocks, own + lane % 4 * 16,
+                own + 64, tile_bytes, sum);
+        } else {
+            const int at = (int)((u32)block / 2u) * RECORD;
+            add_step<Format, STEP, TILES, COLUMNS, RECORD, 64>(stage, block, panel.blocks, x + at, scales + at,
+                tile_bytes, sum);
+        }
         __syncwarp();
-        if (ahead < panel.blocks) Format::copy(ring + turn, panel, ahead, lane);
+        if (ahead < panel.blocks) {
+            Format::copy(stage, panel, ahead, lane);
+            Form::copy_x(stage, p, ahead, panel.blocks, lane);
+        }
         commit_copies();
-        turn = turn == (DEPTH - 1) * Format::BYTES ? 0 : turn + Format::BYTES;
+        turn = turn == (DEPTH - 1) * STAGE ? 0 : turn + STAGE;
         block = next_step<UNIT, STEP>(block);
         ahead = next_step<UNIT, STEP>(ahead);
     }
+    wait_copies<0>();
     __syncthreads();
     float *const part = (float *)shared;
 #pragma unroll
@@ -268,19 +326,19 @@ __device__ __forceinline__ void narrow_group(const P &p, int group, u8 *shared, 
             make_float4(sum[tile][0], sum[tile][1], sum[tile][2], sum[tile][3]);
     __syncthreads();
     wait_for_others(p);
-    for (int j = (int)threadIdx.x; j < 16 * rows; j += 256) {
-        const int n = j % 16, row = j / 16, column = row % 8;
+    if (row < rows) {
+        const int column = row % 8;
         const int at = row / 8 * 128 + ((n % 8) * 4 + column / 2) * 4 + n / 8 * 2 + column % 2;
         float y = part[at];
 #pragma unroll
         for (int s = 1; s < SLICES; s++) y += part[s * TILES * 128 + at];
-        write(seg, row, place.group * 16 + n, y);
+        write(seg, row, output, y, is_ahead ? extra : nullptr);
     }
 }
 
 template <template <int> class F, int TILES, int COLUMNS>
 __device__ __forceinline__ void narrow(const KnLinear &p) {
-    __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
+    __shared__ __align__(128) u8 shared[Narrow<F, COLUMNS>::ALL_BYTES];
     narrow_group<F, TILES, COLUMNS>(p, (int)blockIdx.x, shared, [&] { wait_for_inputs(p); });
 }
 

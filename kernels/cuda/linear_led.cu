@@ -4,7 +4,7 @@ namespace linear {
 
 template <template <int> class F, int TILES, int COLUMNS>
 __device__ __forceinline__ void led(const KnLedLinear &p) {
-    __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
+    __shared__ __align__(128) u8 shared[Narrow<F, COLUMNS>::ALL_BYTES];
     static_assert(sizeof(shared) >= LED_SHARED * sizeof(float), "makers have room");
     const u32 makers = p.lead ? p.makers : 0u;
     if (blockIdx.x < makers) {

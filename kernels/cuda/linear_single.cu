@@ -24,14 +24,14 @@ __device__ __forceinline__ void mma16_onto(int c[4], u32 a0, u32 a1, u32 b) {
 /* One row of activations: the columns of the second operand are blocks of it, each of which is zero but for its own
  * block of weights, so that one result has the dots of up to 8 blocks. These pass through the place of the quants,
  * which are in fragments by then; behind it a lane has all blocks of one weight row, row lane % 16. */
-template <class F, int STEP>
+template <class F, int STEP, int NEXT, int SCALES, int SUMS>
 struct Single {
     static constexpr int HALVES = F::HALVES ? 2 : 1, DOTS = 16 * STEP;
     static __device__ __forceinline__ void add(u8 *from, int block, int blocks, const u8 *x, float &sum) {
         const int lane = (int)(threadIdx.x & 31u), column = lane / 4, t = lane % 4, row = lane % 16;
         uint2 own = make_uint2(0u, 0u);
         if (column < STEP && (F::WHOLE || block + column < blocks))
-            own = *(const uint2 *)(x + column / 2 * RECORD + 16 * t + 8 * (column % 2));
+            own = *(const uint2 *)(x + column / 2 * NEXT + 16 * t + 8 * (column % 2));
         F w;
         w.begin(from, Lines{lane, {row, row}}, block);
         int c[HALVES][2][4];
@@ -72,9 +72,9 @@ struct Single {
 #pragma unroll
         for (int b = 0; b < STEP; b++) {
             /* Both blocks of a pair: those of the first row are x and z. */
-            const float4 *const scales = (const float4 *)(x + b / 2 * RECORD + 512);
-            if (b % 2 == 0) xs = scales[0];
-            if (F::MINIMA && b % 2 == 0) xsum = scales[4];
+            const u8 *const scales = x + b / 2 * NEXT + SCALES;
+            if (b % 2 == 0) xs = *(const float4 *)scales;
+            if (F::MINIMA && b % 2 == 0) xsum = *(const float4 *)(scales + SUMS);
             if (!F::WHOLE && block + b >= blocks) break;
             const float f = F::factor(b);
             float dot = __fmaf_rn(d[0][b], f, -MAGIC * f);
@@ -91,17 +91,18 @@ struct Single {
 /* One row. As `narrow_group`, but that a lane has the sum of one output. */
 template <template <int> class F, class P, class Await>
 __device__ __forceinline__ void single_group(const P &p, int group, u8 *shared, const Await &await_inputs) {
-    constexpr int UNIT = Narrow<F>::UNIT, STEP = Narrow<F>::STEP, DEPTH = Narrow<F>::DEPTH;
+    typedef Narrow<F, 1> Form;
+    constexpr int UNIT = Form::UNIT, STEP = Form::STEP, DEPTH = Form::DEPTH, STAGE = Form::STAGE;
     typedef F<STEP> Format;
     const int lane = (int)(threadIdx.x & 31u), slice = (int)(threadIdx.x >> 5);
-    u8 *const ring = shared + slice * DEPTH * Format::BYTES;
+    u8 *const ring = shared + slice * DEPTH * STAGE;
     const Place place = locate(p, group, 16);
     const KnLinearSegment &seg = *place.segment;
     const Panel panel = panel_of<Format>(p, seg, place.group);
     int block = slice * UNIT, ahead = block;
 #pragma unroll
     for (int i = 0; i < DEPTH; i++) {
-        if (ahead < panel.blocks) Format::copy(ring + i * Format::BYTES, panel, ahead, lane);
+        if (ahead < panel.blocks) Format::copy(ring + i * STAGE, panel, ahead, lane);
         commit_copies();
         ahead = next_step<UNIT, STEP>(ahead);
     }
@@ -111,29 +112,51 @@ __device__ __forceinline__ void single_group(const P &p, int group, u8 *shared, 
         wait_for_others(p);
         return;
     }
+    if (Form::HAS_X) {
+        ahead = block;
+#pragma unroll
+        for (int i = 0; i < DEPTH; i++) {
+            Form::copy_x(ring + i * STAGE, p, ahead, panel.blocks, lane);
+            commit_copies();
+            ahead = next_step<UNIT, STEP>(ahead);
+        }
+    }
+    const int output = place.group * 16 + (int)threadIdx.x;
+    float *const extra = (float *)(shared + Form::BYTES) + threadIdx.x;
+    const bool is_ahead = Form::EXTRA && !(p.order & ORDER_BESIDE);
+    if (is_ahead && threadIdx.x < 16u) ask_for_added(seg, 0, output, extra);
     float sum = 0.0f;
     int turn = 0;
 #pragma unroll 1
     while (block < panel.blocks) {
         wait_copies<DEPTH - 1>();
         __syncwarp();
-        Single<Format, STEP>::add(ring + turn, block, panel.blocks, (const u8 *)p.x + (u32)block / 2u * RECORD, sum);
+        u8 *const stage = ring + turn;
+        if constexpr (Form::HAS_X)
+            Single<Format, STEP, ROW_RECORD, 64, 16>::add(stage, block, panel.blocks, stage + Form::WEIGHTS, sum);
+        else
+            Single<Format, STEP, RECORD, 512, 64>::add(stage, block, panel.blocks,
+                (const u8 *)p.x + (u32)block / 2u * RECORD, sum);
         __syncwarp();
-        if (ahead < panel.blocks) Format::copy(ring + turn, panel, ahead, lane);
+        if (ahead < panel.blocks) {
+            Format::copy(stage, panel, ahead, lane);
+            Form::copy_x(stage, p, ahead, panel.blocks, lane);
+        }
         commit_copies();
-        turn = turn == (DEPTH - 1) * Format::BYTES ? 0 : turn + Format::BYTES;
+        turn = turn == (DEPTH - 1) * STAGE ? 0 : turn + STAGE;
         block = next_step<UNIT, STEP>(block);
         ahead = next_step<UNIT, STEP>(ahead);
     }
     /* Each warp has done with its own steps. */
+    wait_copies<0>();
     if (lane < 16) ((float *)ring)[lane] = sum;
     __syncthreads();
     wait_for_others(p);
     if (threadIdx.x < 16u) {
         float y = ((const float *)shared)[threadIdx.x];
 #pragma unroll
-        for (int s = 1; s < SLICES; s++) y += ((const float *)(shared + s * DEPTH * Format::BYTES))[threadIdx.x];
-        write(seg, 0, place.group * 16 + (int)threadIdx.x, y);
+        for (int s = 1; s < SLICES; s++) y += ((const float *)(shared + s * DEPTH * STAGE))[threadIdx.x];
+        write(seg, 0, output, y, is_ahead ? extra : nullptr);
     }
 }
 
@@ -143,7 +166,7 @@ constexpr u32 MANY_GROUPS = 2 * 132 + 1;
 
 template <template <int> class F>
 __device__ __forceinline__ void one_row(const KnLinear &p) {
-    __shared__ __align__(128) u8 shared[Narrow<F>::BYTES];
+    __shared__ __align__(128) u8 shared[Narrow<F, 1>::ALL_BYTES];
     if (F<8>::SINGLE && gridDim.x >= MANY_GROUPS)
         single_group<F>(p, (int)blockIdx.x, shared, [&] { wait_for_inputs(p); });
     else

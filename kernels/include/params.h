@@ -324,7 +324,7 @@ typedef struct {
     kn_u32 slots;
     kn_u32 silu;
     kn_u32 rows;
-    kn_u32 reserved;
+    kn_u32 early;
 } KnConvCausal;
 typedef struct {
     KnView q;

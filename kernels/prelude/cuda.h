@@ -18,9 +18,13 @@ typedef float4 kn_f4; typedef uint4 kn_u4;
 #define KN_TEXT(x) #x
 /* With programmatic launches a kernel may begin before those before it have ended. It lets the next one do so, and
  * waits for what the others wrote: the one right before it ends after the ones before that. */
-KN_FN void kn_begin() {
+KN_FN void kn_let_next_begin() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+KN_FN void kn_wait_for_launches() {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -29,6 +33,22 @@ KN_FN void kn_begin_late() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+KN_FN void kn_begin() {
+    kn_let_next_begin();
+    kn_wait_for_launches();
+}
+/* 0 where a kernel goes through its work once on nothing before it waits, so that its instructions are there when it
+ * counts; else 1. The compiler shall not know, or it makes two copies of the work. */
+KN_FN kn_u32 kn_first_turn(kn_u32 wanted) {
+#if __CUDA_ARCH__ >= 900
+    if (!wanted) return 1u;
+    kn_u32 turn = 0u;
+    asm volatile("" : "+r"(turn));
+    return turn;
+#else
+    return 1u;
 #endif
 }
 KN_FN kn_u32 kn_thread() { return threadIdx.x; }

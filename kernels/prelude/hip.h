@@ -20,6 +20,9 @@ KN_FN kn_u32 kn_here(kn_u32 x) { asm volatile("" : "+v"(x)); return x; }
 #define KN_SETTLE() __builtin_amdgcn_sched_barrier(0)
 KN_FN void kn_begin() {}
 KN_FN void kn_begin_late() {}
+KN_FN void kn_let_next_begin() {}
+KN_FN void kn_wait_for_launches() {}
+KN_FN kn_u32 kn_first_turn(kn_u32 wanted) { return 1u; }
 KN_FN kn_u32 kn_thread() { return __builtin_amdgcn_workitem_id_x(); }
 KN_FN kn_u32 kn_group_x() { return __builtin_amdgcn_workgroup_id_x(); }
 KN_FN kn_u32 kn_group_y() { return __builtin_amdgcn_workgroup_id_y(); }

@@ -165,6 +165,10 @@ struct Entry {
 #define KN_UNROLL_BY(n)
 KN_FN void kn_begin() {}
 KN_FN void kn_begin_late() {}
+KN_FN void kn_let_next_begin() {}
+KN_FN void kn_wait_for_launches() {}
+/* As on a device that goes through it twice, so that tests see what is left behind. */
+KN_FN kn_u32 kn_first_turn(kn_u32 wanted) { return wanted ? 0u : 1u; }
 KN_FN kn_u32 kn_thread() { return kn::group.current; }
 KN_FN kn_u32 kn_group_x() { return kn::group.id[0]; }
 KN_FN kn_u32 kn_group_y() { return kn::group.id[1]; }

@@ -22,6 +22,9 @@ typedef float4 kn_f4; typedef uint4 kn_u4;
 #define KN_UNROLL_BY(n) __attribute__((opencl_unroll_hint(n)))
 KN_FN void kn_begin(void) {}
 KN_FN void kn_begin_late(void) {}
+KN_FN void kn_let_next_begin(void) {}
+KN_FN void kn_wait_for_launches(void) {}
+KN_FN kn_u32 kn_first_turn(kn_u32 wanted) { return 1u; }
 KN_FN kn_u32 kn_thread(void) { return (kn_u32)get_local_id(0); }
 KN_FN kn_u32 kn_group_x(void) { return (kn_u32)get_group_id(0); }
 KN_FN kn_u32 kn_group_y(void) { return (kn_u32)get_group_id(1); }

@@ -140,7 +140,7 @@ fn convolutions() {
                     slots: SLOTS,
                     silu: silu.into(),
                     rows: step.rows() as u32,
-                    reserved: 0,
+                    early: 0,
                 };
                 run(&p, wave);
                 let what =

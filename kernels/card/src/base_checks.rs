@@ -450,7 +450,7 @@ impl Checks<'_> {
                 slots,
                 silu: 1,
                 rows: planned,
-                reserved: 0,
+                early: 0,
             });
             self.compare("conv_causal", &[&out, &state], 0.0);
         }

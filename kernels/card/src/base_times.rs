@@ -317,6 +317,7 @@ fn delta(card: &mut Card) {
             slots,
             silu: 1,
             rows,
+            early: 1,
             ..Default::default()
         };
         line(card, &format!("conv_causal {rows} x {channels}"), &p, u64::from(rows * channels) * 8);

@@ -7,8 +7,8 @@ use paceline_kernels::layout::{self, WeightKind};
 use paceline_kernels::params::Parameters;
 use paceline_kernels::params::linear::{Linear, LinearSegment, Quantize, quantized_bytes};
 
-/// Outputs and width.
-const SHAPES: [(usize, usize); 6] =
+/// Outputs and width, where nothing else is asked for.
+pub const SHAPES: [(usize, usize); 6] =
     [(4096, 4096), (6144, 4096), (12288, 4096), (24576, 4096), (4096, 12288), (151_936, 4096)];
 /// Rows that are timed where nothing else is asked for; 512 at most.
 pub const ROWS: [usize; 5] = [1, 4, 8, 16, 512];
@@ -17,7 +17,7 @@ const WORKING_SET: usize = 512 << 20;
 const REPLAYS: usize = 15;
 
 /// Times all shapes of the named kinds.
-pub fn run(card: &mut Card, kinds: &str, rows: &[usize], variants: &[String]) {
+pub fn run(card: &mut Card, kinds: &str, rows: &[usize], shapes: &[(usize, usize)], variants: &[String]) {
     let copied = 2usize << 30;
     let (from, to) = (Buffer::new(copied), Buffer::new(copied));
     let copy = 2.0 * copied as f64 / card.time_copy(&to, &from);
@@ -29,7 +29,7 @@ pub fn run(card: &mut Card, kinds: &str, rows: &[usize], variants: &[String]) {
             eprintln!("{name} is no kind of weights");
             continue;
         };
-        for (n, k) in SHAPES {
+        for &(n, k) in shapes {
             shape(card, kind, [n, k], rows, copy, variants);
         }
     }

@@ -66,7 +66,8 @@ parameters! {
         pub gate: View,
         /// What [`AttentionParts`](super::cache::AttentionParts) left.
         pub scratch: u64,
-        /// What [`RowSpans`](super::cache::RowSpans) left.
+        /// What [`RowSpans`](super::cache::RowSpans) left; read before the launches in front of this one have ended, so a launch
+        /// between must have waited for it.
         pub spans: u64,
         /// Sinks f32 `[heads]`, or 0.
         pub sinks: u64,

@@ -47,8 +47,9 @@ parameters! {
         pub silu: u32,
         /// Rows, all sequences together; it decides no bits.
         pub rows: u32,
-        /// 0.
-        pub reserved: u32,
+        /// 1 if no launch in front of this one writes the state, the weights, the sequences or the rollbacks, so that they can be
+        /// read before those have ended.
+        pub early: u32,
     }
 
     /// The gated delta rule over the rows of each sequence in order, with i over the key and j over the value:

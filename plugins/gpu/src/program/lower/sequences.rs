@@ -447,6 +447,7 @@ impl Lowering<'_> {
         };
         let x = self.elements(node.inputs[0])?;
         let x = self.dense_rows(x, live);
+        let early = self.is_given_weight(node.inputs[1]) && self.is_untouched(node.inputs[2]);
         let weight = self.elements(node.inputs[1])?;
         let weight = self.dense(weight, 0).address();
         let out = View::dense(self.output(node.outputs[0])?.address(), 1, channels);
@@ -465,9 +466,16 @@ impl Lowering<'_> {
             slots,
             silu: (Attributes::of(node).text("activation") == "silu").into(),
             rows: value.shape.first(),
-            reserved: 0,
+            early: early.into(),
         });
         Ok("conv_causal")
+    }
+
+    /// True if no launch of a run in front of the node that is lowered touches a state. Those of the run before have ended,
+    /// since a run begins with a copy that everything waits for.
+    fn is_untouched(&self, state: ValueId) -> bool {
+        let mut before = self.graph.nodes()[..self.node_index].iter();
+        before.all(|node| !node.inputs.contains(&state)) && self.graph.parameter_bytes() > 0
     }
 
     pub(super) fn delta(&mut self, node: &Node) -> Lowered<&'static str> {
@@ -516,10 +524,7 @@ impl Lowering<'_> {
             );
             (dt, a) = (self.elements(gates.dt)?.address(), self.elements(gates.a)?.address());
         }
-        // A run begins with a copy that everything waits for.
-        let is_first =
-            self.graph.nodes()[..self.node_index].iter().all(|n| !n.inputs.contains(&node.inputs[5]));
-        let early = is_first && self.graph.parameter_bytes() > 0;
+        let early = self.is_untouched(node.inputs[5]);
         let epsilon = self.fusions.normalized.get(&self.node_index).copied();
         let out = View::dense(self.output(node.outputs[0])?.address(), value_heads, value_width);
         self.push(&GatedDeltaNet {
