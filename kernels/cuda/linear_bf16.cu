@@ -2,7 +2,7 @@
  * f32. A class of numerics of its own (src/params/linear.rs), for chips whose warpgroups multiply (compute capability 9.0).
  *
  * A group has 128 weight rows and TOKENS rows of activations: two warpgroups with 64 weight rows each, a panel a warp, and
- * one warp that asks for activations. Weights are the first operand, in registers: a lane has the same bytes as for int8
+ * a thread that asks for activations. Weights are the first operand, in registers: a lane has the same bytes as for int8
  * products, and the order of activations along k within 16 is what that makes of it. A step is a pair of blocks, 64
  * elements. While the tensor cores work on one step, its warp makes the next one's weights. */
 
@@ -14,7 +14,7 @@ __device__ __forceinline__ float byte_and_2_15(u32 word, int i) {
 }
 /* Quants below 128: the upper bits of 2^7. */
 __device__ __forceinline__ float byte_and_2_7(u32 word, int i) {
-    return __uint_as_float(__byte_perm(word, 0x43000000u, 0x7044u + ((u32)i << 8)) );
+    return __uint_as_float(__byte_perm(word, 0x43000000u, 0x7044u + ((u32)i << 8)));
 }
 __device__ __forceinline__ u32 bf16_pair(float low, float high) {
     u32 v;
@@ -33,13 +33,8 @@ __device__ __forceinline__ void barrier_wait(u32 at, u32 parity) {
         "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra ready;\nbra again;\n"
         "ready:\n}" :: "r"(at), "r"(parity) : "memory");
 }
-/* Of the group `rank` of the cluster. */
-__device__ __forceinline__ void barrier_arrive(u32 at, u32 rank) {
-    asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" :: "r"(at), "r"(rank) : "memory");
-}
-__device__ __forceinline__ void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+__device__ __forceinline__ void barrier_arrive(u32 at) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at) : "memory");
 }
 
 /* The operand in shared memory: rows of 128 bytes, swizzled, 8 of them together. */
@@ -84,8 +79,8 @@ __device__ __forceinline__ void multiply(float (&d)[128], const u32 *a, unsigned
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/* Two blocks of a panel in bf16: first operands of four products. `d` and `zero` are of both rows of a lane: a quant q
- * becomes q d, less a minimum, by one fma from what `byte_and` makes of it. */
+/* Two blocks of a panel in bf16: first operands of four products. A quant q becomes d q, less a minimum, by one fma from
+ * what `byte_and_2_...` makes of it. */
 template <class F>
 __device__ __forceinline__ void bf16_weights(const F &w, int b, u32 (&to)[16]) {
     constexpr int HALVES = F::HALVES ? 2 : 1;
@@ -142,7 +137,7 @@ struct Bf16Memory {
     static_assert(STAGES >= 3 && STAGES * STAGE >= TOKENS * BF16_PITCH * 4, "the steps have room, and so have results");
 };
 
-template <template <int> class F, int TOKENS, int CLUSTER>
+template <template <int> class F, int TOKENS>
 __device__ __forceinline__ void many_bf16(const KnLinear &p) {
     typedef F<BF16_BLOCKS> Format;
     typedef Bf16Memory<Format, TOKENS> Memory;
@@ -152,18 +147,16 @@ __device__ __forceinline__ void many_bf16(const KnLinear &p) {
     u8 *const steps = memory + (aligned - start), *const rings = steps + STAGES * Memory::STAGE;
     const u32 full = aligned + STAGES * Memory::STAGE + Memory::WEIGHTS, empty = full + 8 * STAGES;
     const int lane = (int)(threadIdx.x & 31u), warp = (int)(threadIdx.x >> 5);
-    /* Groups of a cluster have the same activations; groups with the same weights come one after another. */
-    const int rank = (int)blockIdx.x % CLUSTER;
-    const int cluster = (int)(blockIdx.y * gridDim.x + blockIdx.x) / CLUSTER;
-    const int tile = cluster % (int)gridDim.y, group = cluster / (int)gridDim.y * CLUSTER + rank;
+    /* Groups with the same weights come one after another. */
+    const int number = (int)(blockIdx.y * gridDim.x + blockIdx.x);
+    const int row0 = number % (int)gridDim.y * TOKENS;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, BF16_WARPS * CLUSTER);
+        for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, BF16_WARPS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    const Place place = locate(p, group, 16 * BF16_WARPS);
+    const Place place = locate(p, number / (int)gridDim.y, 16 * BF16_WARPS);
     const KnLinearSegment &seg = *place.segment;
-    /* A group that only completes a cluster has no weights of its own, and works on others without writing anything. */
-    const Panel panel = panel_of<Format>(p, seg.weight ? seg : p.segment0, place.group * BF16_WARPS + warp % BF16_WARPS);
+    const Panel panel = panel_of<Format>(p, seg, place.group * BF16_WARPS + warp % BF16_WARPS);
     const int pairs = panel.pairs;
     u8 *const ring = rings + warp * BF16_DEPTH * Format::BYTES;
     int ahead = 0, at = 0;
@@ -176,44 +169,32 @@ __device__ __forceinline__ void many_bf16(const KnLinear &p) {
     if (warp < BF16_WARPS)
 #pragma unroll
         for (int i = 0; i < BF16_DEPTH - 1; i++) ask();
-    const int all = p.live ? *(const int *)p.live : (int)p.rows, row0 = tile * TOKENS, rows = min(all - row0, TOKENS);
+    const int rows = min((p.live ? *(const int *)p.live : (int)p.rows) - row0, TOKENS);
     wait_for_inputs(p);
     if (rows <= 0) {
         wait_for_others(p);
         return;
     }
-    if (CLUSTER > 1) cluster_barrier();
-    else __syncthreads();
+    __syncthreads();
     if (warp >= BF16_WARPS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 32 * BF16_WARPS) {
             /* What kernels wrote is read by the copy engine. */
             asm volatile("fence.proxy.async.global;" ::: "memory");
-            const int atoms = (rows + 7) / 8, share = TOKENS / 8 / CLUSTER;
-            const int mine = max(min(atoms - rank * share, share), 0);
-            const u8 *x = (const u8 *)p.x + ((long long)(row0 / 8 + rank * share)) * BF16_ATOM;
-            const long long stride = (long long)((p.rows + 7u) / 8u) * BF16_ATOM;
-            u32 to = aligned + (u32)(rank * share) * BF16_ATOM;
+            const u32 bytes = (u32)(rows + 7) / 8u * BF16_ATOM;
+            const u8 *x = (const u8 *)p.x + (long long)(row0 / 8) * BF16_ATOM;
+            const long long stride = (long long)p.bf16_groups * BF16_ATOM;
             int stage = 0;
             u32 parity = 1;
             for (int pair = 0; pair < pairs; pair++) {
                 barrier_wait(empty + 8 * stage, parity);
-                barrier_expect(full + 8 * stage, (u32)atoms * BF16_ATOM);
-                if (mine) {
-                    if (CLUSTER > 1)
-                        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-                            "[%0], [%1], %2, [%3], %4;" :: "r"(to + stage * Memory::STAGE), "l"(x), "r"(mine * BF16_ATOM),
-                            "r"(full + 8 * stage), "h"((unsigned short)((1 << CLUSTER) - 1)) : "memory");
-                    else
-                        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                            :: "r"(to + stage * Memory::STAGE), "l"(x), "r"(mine * BF16_ATOM), "r"(full + 8 * stage)
-                            : "memory");
-                }
+                barrier_expect(full + 8 * stage, bytes);
+                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                    :: "r"(aligned + stage * Memory::STAGE), "l"(x), "r"(bytes), "r"(full + 8 * stage) : "memory");
                 x += stride;
                 if (++stage == STAGES) stage = 0, parity ^= 1;
             }
         }
-        __syncwarp();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         float sum[TOKENS / 2];
@@ -251,7 +232,7 @@ __device__ __forceinline__ void many_bf16(const KnLinear &p) {
                     for (int k = 0; k < 4; k++) multiply(sum, a[i % 2] + 4 * k, b + 2 * k);
                     products_commit();
                     products_wait<1>();
-                    if (pair + i > 0 && lane < CLUSTER) barrier_arrive(empty + 8 * before, lane);
+                    if (pair + i > 0 && lane == 0) barrier_arrive(empty + 8 * before);
                     before = stage;
                     if (++stage == STAGES) stage = 0, parity ^= 1;
                     if (i + 1 < PAIRS) {
@@ -304,7 +285,6 @@ __device__ __forceinline__ void many_bf16(const KnLinear &p) {
                 for (int i = 0; i < 4; i++) write(seg, row0 + row, first + i, results[row * BF16_PITCH + lane * 4 + i]);
         }
     }
-    if (CLUSTER > 1) cluster_barrier();
 }
 
 }  // namespace linear

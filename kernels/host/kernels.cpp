@@ -21,5 +21,6 @@
 #include "../linear_float.kn"
 #include "../embed.kn"
 #include "../linear_int.kn"
+#include "../linear_bf16.kn"
 #include "../led.kn"
 #include "../linear_led.kn"

@@ -7,7 +7,6 @@ use paceline_kernels::layout::WeightKind;
 use paceline_kernels::params::View;
 use paceline_kernels::params::fused::{ItemsNormQuantize, NormQuantize};
 use paceline_kernels::params::led::Maker;
-use paceline_kernels::params::linear::quantized_bytes;
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{Node, ValueId};
 
@@ -44,7 +43,7 @@ impl Lowering<'_> {
 
     /// A place for the quantised form of a value, which the caller's kernel fills.
     pub(super) fn quantized_place(&mut self, x: Lie, node: &Node) -> u64 {
-        let out = self.intermediate(quantized_bytes(x.rows, x.row_elements()));
+        let out = self.intermediate(self.quantized_bytes(x.rows, x.row_elements()));
         self.quantized_rows.push(self.live(self.value(node.outputs[0])));
         self.known.quantized.insert(x, out);
         Ref::new(out, 0).token()
@@ -91,6 +90,8 @@ impl Lowering<'_> {
             width,
             epsilon,
             early: self.is_early_norm(node).into(),
+            bf16_groups: self.bf16_groups(rows),
+            reserved: 0,
         }));
         Ok("rms_norm")
     }
@@ -118,7 +119,7 @@ impl Lowering<'_> {
             width,
             epsilon,
             early: self.is_early_norm(node).into(),
-            reserved: 0,
+            bf16_groups: self.bf16_groups(rows),
         }));
         Ok("rms_norm")
     }
