@@ -214,6 +214,16 @@ impl Linear {
             .take_while(|s| s.weight != 0)
     }
 
+    /// The launches for rows in bf16, of 128 and of 256 rows a group: both give the same bits.
+    pub fn bf16_launches(&self) -> [Launch; 2] {
+        let kind = WeightKind::from_gguf_id(self.segment0.kind).unwrap_or(WeightKind::F32);
+        debug_assert!(kind.is_quantized(), "{kind} has no products in bf16");
+        let names = entries(kind).bf16;
+        [(names[0], 128), (names[1], 256)].map(|(entry, rows)| {
+            Launch::new(entry, [self.groups(BF16_OUTPUTS), self.rows.div_ceil(rows), 1], BF16_THREADS)
+        })
+    }
+
     /// Sums `ceil(n / outputs)` over the segments.
     fn groups(&self, outputs: u32) -> u32 {
         self.segments().map(|segment| segment.n.div_ceil(outputs)).sum()
@@ -227,15 +237,10 @@ fn linear(p: &Linear) -> Launch {
     debug_assert!(p.segments().all(|s| s.kind == p.segment0.kind), "segments of one launch have one kind");
     let entries = entries(kind);
     if p.bf16_groups > 0 {
-        debug_assert!(kind.is_quantized(), "{kind} has no products in bf16");
         // A group of 256 rows takes some 4/3 of the time of one of 128: what matters is how often all units get one.
-        let outputs = p.groups(BF16_OUTPUTS);
-        let turns = |rows: u32| (outputs * p.rows.div_ceil(rows)).div_ceil(BF16_GROUPS);
-        let (entry, rows) = match turns(256) * 4 > turns(128) * 3 {
-            true => (entries.bf16[0], 128),
-            false => (entries.bf16[1], 256),
-        };
-        return Launch::new(entry, [outputs, p.rows.div_ceil(rows), 1], BF16_THREADS);
+        let turns = |launch: &Launch| (launch.groups[0] * launch.groups[1]).div_ceil(BF16_GROUPS);
+        let [few, many] = p.bf16_launches();
+        return if turns(&many) * 4 > turns(&few) * 3 { few } else { many };
     }
     let (entry, groups) = if kind.is_quantized() {
         match p.rows {
