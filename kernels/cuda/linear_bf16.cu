@@ -79,44 +79,30 @@ __device__ __forceinline__ void multiply(float (&d)[128], const u32 *a, unsigned
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/* Two blocks of a panel in bf16: first operands of four products. A quant q becomes d q, less a minimum, by one fma from
+/* Half of block `b` of a panel in bf16: the first operand of a product. A quant q becomes d q, less a minimum, by one fma from
  * what `byte_and_2_...` makes of it. */
 template <class F>
-__device__ __forceinline__ void bf16_weights(const F &w, int b, u32 (&to)[16]) {
-    constexpr int HALVES = F::HALVES ? 2 : 1;
+__device__ __forceinline__ void bf16_weights(const F &w, int b, int half, u32 *to) {
+    u32 all[4];
+    w.fragment(b, all);
+    constexpr int SHIFT = F::SIGNED ? shift_of<F>(0) : 0;
+    const int shift = shift_of<F>(b);
+    /* Where quants have 8 bits they are around 2^7 afterwards, else around half of what they have room for. */
+    constexpr bool EIGHT = F::SIGNED && SHIFT == 0;
+    constexpr float BASE = EIGHT ? 32896.0f : F::SIGNED ? 128.0f + (float)(128 >> SHIFT) : 128.0f;
 #pragma unroll
-    for (int s = 0; s < 2; s++) {
-        u32 q[4];
-        w.fragment(b + s, q);
-        constexpr int SHIFT = F::SIGNED ? shift_of<F>(0) : 0;
-        const int shift = shift_of<F>(b + s);
-        /* Where quants have 8 bits they are around 2^7 afterwards, else around half of what they have room for. */
-        constexpr bool EIGHT = F::SIGNED && SHIFT == 0;
-        constexpr float BASE = EIGHT ? 32896.0f : F::SIGNED ? 128.0f + (float)(128 >> SHIFT) : 128.0f;
+    for (int r = 0; r < 2; r++) {
+        u32 q = all[2 * half + r];
+        if (F::SIGNED) q ^= 0x80808080u;
+        if (shift) q = q >> shift & 0x01010101u * (u32)(255 >> shift);
+        float d = w.scale(b, r);
+        if (F::HALVES) d = __fmul_rn(d, w.half_scale(b, half, r, 1.0f));
+        const float zero = F::MINIMA ? __fmaf_rn(-BASE, d, w.minimum(b, r)) : __fmul_rn(-BASE, d);
+        float v[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (F::SIGNED) q[i] ^= 0x80808080u;
-            if (shift) q[i] = q[i] >> shift & 0x01010101u * (u32)(255 >> shift);
-        }
-        float d[HALVES][2], zero[HALVES][2];
-#pragma unroll
-        for (int r = 0; r < 2; r++)
-#pragma unroll
-            for (int h = 0; h < HALVES; h++) {
-                d[h][r] = w.scale(b + s, r);
-                if (F::HALVES) d[h][r] = __fmul_rn(d[h][r], w.half_scale(b + s, h, r, 1.0f));
-                zero[h][r] = F::MINIMA ? __fmaf_rn(-BASE, d[h][r], w.minimum(b + s, r)) : __fmul_rn(-BASE, d[h][r]);
-            }
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int h = F::HALVES ? i / 2 : 0, r = i % 2;
-            float v[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                v[j] = __fmaf_rn(EIGHT ? byte_and_2_15(q[i], j) : byte_and_2_7(q[i], j), d[h][r], zero[h][r]);
-            to[8 * s + 4 * (i / 2) + r] = bf16_pair(v[0], v[1]);
-            to[8 * s + 4 * (i / 2) + r + 2] = bf16_pair(v[2], v[3]);
-        }
+        for (int j = 0; j < 4; j++) v[j] = __fmaf_rn(EIGHT ? byte_and_2_15(q, j) : byte_and_2_7(q, j), d, zero);
+        to[r] = bf16_pair(v[0], v[1]);
+        to[r + 2] = bf16_pair(v[2], v[3]);
     }
 }
 
@@ -209,41 +195,50 @@ __device__ __forceinline__ void many_bf16(const KnLinear &p) {
             __syncwarp();
             w.begin(ring + here, lines, block);
         };
-        auto unpack = [&](int i, u32 (&to)[16]) {
-            w.pair(ring + here, i, lane);
-            bf16_weights<Format>(w, 2 * i, to);
-            if (!Format::WHOLE && block + 2 * i + 2 > panel.blocks)
+        /* One of the four operands of pair `i`. */
+        auto unpack = [&](int i, int k, u32 *to) {
+            if (k == 0) w.pair(ring + here, i, lane);
+            bf16_weights<Format>(w, 2 * i + k / 2, k % 2, to + 4 * k);
+            if (!Format::WHOLE && k >= 2 && block + 2 * i + 2 > panel.blocks)
 #pragma unroll
-                for (int k = 8; k < 16; k++) to[k] = 0u;
+                for (int j = 0; j < 4; j++) to[4 * k + j] = 0u;
         };
         int stage = 0, before = 0;
         u32 parity = 0;
         begin();
-        unpack(0, a[0]);
+#pragma unroll
+        for (int k = 0; k < 4; k++) unpack(0, k, a[0]);
 #pragma unroll 1
         for (int pair = 0; pair < pairs; pair += PAIRS) {
 #pragma unroll
             for (int i = 0; i < PAIRS; i++) {
-                if (pair + i < pairs) {
-                    barrier_wait(full + 8 * stage, parity);
-                    const unsigned long long b = operand(aligned + stage * Memory::STAGE);
-                    products_begin();
+                if (pair + i >= pairs) break;
+                const int next = (i + 1) % PAIRS;
+                u32 *const from = a[i % 2], *const to = a[(i + 1) % 2];
+                barrier_wait(full + 8 * stage, parity);
+                const unsigned long long b = operand(aligned + stage * Memory::STAGE);
+                products_begin();
+                multiply(sum, from, b);
+                products_commit();
+                /* The last step's products are done. */
+                products_wait<1>();
+                if (pair + i > 0 && lane == 0) barrier_arrive(empty + 8 * before);
+                before = stage;
+                if (++stage == STAGES) stage = 0, parity ^= 1;
+                if (next == 0) {
+                    ask();
+                    block += BF16_BLOCKS;
+                    here = here == (BF16_DEPTH - 1) * Format::BYTES ? 0 : here + Format::BYTES;
+                    begin();
+                }
+                /* Behind the last step these are of nothing. */
 #pragma unroll
-                    for (int k = 0; k < 4; k++) multiply(sum, a[i % 2] + 4 * k, b + 2 * k);
-                    products_commit();
-                    products_wait<1>();
-                    if (pair + i > 0 && lane == 0) barrier_arrive(empty + 8 * before);
-                    before = stage;
-                    if (++stage == STAGES) stage = 0, parity ^= 1;
-                    if (i + 1 < PAIRS) {
-                        if (pair + i + 1 < pairs) unpack(i + 1, a[(i + 1) % 2]);
-                    } else if (pair + PAIRS < pairs) {
-                        ask();
-                        block += BF16_BLOCKS;
-                        here = here == (BF16_DEPTH - 1) * Format::BYTES ? 0 : here + Format::BYTES;
-                        begin();
-                        unpack(0, a[0]);
-                    }
+                for (int k = 0; k < 4; k++) {
+                    unpack(next, k, to);
+                    if (k == 3) continue;
+                    products_begin();
+                    multiply(sum, from + 4 * (k + 1), b + 2 * (k + 1));
+                    if (k == 2) products_commit();
                 }
             }
         }
