@@ -81,6 +81,11 @@ pub(super) const IMAGES: &[super::Packed] = &[
         architecture: "sm_100",
         bytes: include_bytes!("cuda/products_led.sm_100.z"),
     },
+    super::Packed {
+        module: "products_bf16",
+        architecture: "sm_90a",
+        bytes: include_bytes!("cuda/products_bf16.sm_90a.z"),
+    },
 ];
 
 pub(super) const ENTRIES: &[(&str, &str)] = &[
@@ -222,4 +227,24 @@ pub(super) const ENTRIES: &[(&str, &str)] = &[
     ("linear_q6_k_r1_led", "products_led"),
     ("linear_q6_k_r8_led", "products_led"),
     ("linear_q6_k_r16_led", "products_led"),
+    ("linear_q8_0_bf16_128", "products_bf16"),
+    ("linear_q8_0_bf16_256", "products_bf16"),
+    ("linear_q4_0_bf16_128", "products_bf16"),
+    ("linear_q4_0_bf16_256", "products_bf16"),
+    ("linear_q5_0_bf16_128", "products_bf16"),
+    ("linear_q5_0_bf16_256", "products_bf16"),
+    ("linear_iq4_nl_bf16_128", "products_bf16"),
+    ("linear_iq4_nl_bf16_256", "products_bf16"),
+    ("linear_mxfp4_bf16_128", "products_bf16"),
+    ("linear_mxfp4_bf16_256", "products_bf16"),
+    ("linear_q4_1_bf16_128", "products_bf16"),
+    ("linear_q4_1_bf16_256", "products_bf16"),
+    ("linear_q5_1_bf16_128", "products_bf16"),
+    ("linear_q5_1_bf16_256", "products_bf16"),
+    ("linear_q4_k_bf16_128", "products_bf16"),
+    ("linear_q4_k_bf16_256", "products_bf16"),
+    ("linear_q5_k_bf16_128", "products_bf16"),
+    ("linear_q5_k_bf16_256", "products_bf16"),
+    ("linear_q6_k_bf16_128", "products_bf16"),
+    ("linear_q6_k_bf16_256", "products_bf16"),
 ];
