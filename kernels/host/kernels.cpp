@@ -25,5 +25,6 @@
 #include "../experts_float.kn"
 #include "../linear_int.kn"
 #include "../experts_int.kn"
+#include "../linear_bf16.kn"
 #include "../led.kn"
 #include "../linear_led.kn"

@@ -307,7 +307,7 @@ typedef struct {
     kn_u32 table_columns;
     kn_u32 blocks;
     float scale;
-    kn_u32 reserved;
+    kn_u32 bf16_groups;
 } KnAttentionRows;
 typedef struct {
     KnView x;
@@ -377,7 +377,7 @@ typedef struct {
     kn_u32 rows;
     kn_u32 k;
     kn_u32 x_row;
-    kn_u32 reserved;
+    kn_u32 bf16_groups;
 } KnQuantize;
 typedef struct {
     kn_u64 weight;
@@ -400,6 +400,8 @@ typedef struct {
     kn_u32 rows;
     kn_u32 x_row;
     kn_u32 order;
+    kn_u32 bf16_groups;
+    kn_u32 reserved;
 } KnLinear;
 typedef struct {
     kn_u64 ids;
@@ -424,6 +426,8 @@ typedef struct {
     kn_u32 width;
     float epsilon;
     kn_u32 early;
+    kn_u32 bf16_groups;
+    kn_u32 reserved;
 } KnNormQuantize;
 typedef struct {
     KnView x;
@@ -436,7 +440,7 @@ typedef struct {
     kn_u32 width;
     float epsilon;
     kn_u32 early;
-    kn_u32 reserved;
+    kn_u32 bf16_groups;
 } KnItemsNormQuantize;
 typedef struct {
     KnView gate;
@@ -450,7 +454,7 @@ typedef struct {
     kn_u32 width;
     kn_u32 table_columns;
     kn_u32 chunk_blocks;
-    kn_u32 reserved;
+    kn_u32 bf16_groups;
 } KnJoinQuantize;
 typedef struct {
     KnView gate;
@@ -460,7 +464,7 @@ typedef struct {
     kn_u32 rows;
     kn_u32 width;
     kn_u32 kind;
-    kn_u32 reserved;
+    kn_u32 bf16_groups;
 } KnGluQuantize;
 typedef struct {
     KnLinear product;

@@ -68,9 +68,11 @@ pub mod cuda {
         found.map(|&(_, _, architecture)| architecture)
     }
 
-    /// All modules for an architecture.
+    /// All modules for an architecture, and those with instructions that newer ones do not have: `sm_90a` with `sm_90`.
     pub fn images(architecture: &str) -> Vec<Image> {
-        super::of_architecture(packed::IMAGES, architecture)
+        let mut images = super::of_architecture(packed::IMAGES, architecture);
+        images.extend(super::of_architecture(packed::IMAGES, &format!("{architecture}a")));
+        images
     }
 
     /// All modules as PTX, for every compute capability from 8.0 on: where a driver refuses the machine code.
@@ -161,10 +163,13 @@ mod tests {
         );
         for images in ["sm_80", "sm_90", "sm_100"].map(cuda::images).into_iter().chain([cuda::ptx()]) {
             assert!(images.iter().all(|image| image.bytes.len() > 1000));
-            for (entry, module) in cuda::entries() {
+            for (entry, module) in cuda::entries().iter().filter(|(_, module)| *module != "products_bf16") {
                 assert!(images.iter().any(|image| image.module == *module), "{entry} is in no module");
             }
         }
+        let has_bf16 =
+            |architecture| cuda::images(architecture).iter().any(|it| it.module == "products_bf16");
+        assert_eq!(["sm_80", "sm_90", "sm_100"].map(has_bf16), [false, true, false]);
         assert_eq!(cuda::module_of("rms_norm_long"), Some("base"));
         assert_eq!(cuda::module_of("nothing"), None);
     }

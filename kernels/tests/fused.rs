@@ -8,7 +8,7 @@ use paceline_kernels::params::View;
 use paceline_kernels::params::cache::{AttentionJoin, AttentionParts};
 use paceline_kernels::params::elementwise::{DeltaGates, Glu, activation};
 use paceline_kernels::params::fused::{GluQuantize, ItemsNormQuantize, JoinQuantize, NormQuantize};
-use paceline_kernels::params::linear::{Quantize, quantized_bytes};
+use paceline_kernels::params::linear::{Quantize, bf16_bytes, quantized_bytes};
 use paceline_kernels::params::norms::{AddRmsNorm, RmsNorm};
 use paceline_kernels::params::recurrent::{GatedDeltaNet, PLAIN};
 use support::{Buffer, WAVES, run};
@@ -18,11 +18,15 @@ const LIVE: usize = 9;
 /// Short and long rows, whole and odd pairs of blocks.
 const WIDTHS: [usize; 6] = [32, 64, 992, 1056, 4096, 8224];
 
+/// Rows in int8, and in bf16.
+const BF16_GROUPS: [u32; 2] = [0, (ROWS as u32).div_ceil(8)];
+
 fn quantized_words(width: usize) -> usize {
-    quantized_bytes(ROWS as u32, width as u32) as usize / 4
+    let (rows, k) = (ROWS as u32, width as u32);
+    quantized_bytes(rows, k).max(bf16_bytes(rows, k)) as usize / 4
 }
 
-fn quantize(x: &Buffer, width: usize, live: &Buffer, wave: u32) -> Buffer {
+fn quantize(x: &Buffer, width: usize, live: &Buffer, wave: u32, bf16_groups: u32) -> Buffer {
     let out = Buffer::garbage(quantized_words(width), 0);
     let p = Quantize {
         x: x.address(),
@@ -31,7 +35,7 @@ fn quantize(x: &Buffer, width: usize, live: &Buffer, wave: u32) -> Buffer {
         rows: ROWS as u32,
         k: width as u32,
         x_row: width as u32,
-        ..Default::default()
+        bf16_groups,
     };
     run(&p, wave);
     out
@@ -86,31 +90,34 @@ fn a_norm_that_is_quantised_has_the_bits_of_two_launches() {
                 };
                 run(&p, wave);
             }
-            let expected = quantize(&norm, width, &live, wave);
-
             let (fused_norm, fused_sum) =
                 (Buffer::garbage(ROWS * width, 0), Buffer::garbage(ROWS * width, 0));
-            let quantized = Buffer::garbage(quantized_words(width), 0);
-            let p = NormQuantize {
-                x: view(&x),
-                y: if with_sum { view(&y) } else { View::default() },
-                sum: if with_sum { view(&fused_sum) } else { View::default() },
-                out: view(&fused_norm),
-                weight: weight_address,
-                quantized: quantized.address(),
-                live: live.address(),
-                rows: ROWS as u32,
-                width: width as u32,
-                epsilon: 1e-6,
-                early: u32::from(wave == 32),
-            };
-            run(&p, wave);
-            assert_eq!(quantized.bits(), expected.bits(), "{width}");
-            assert_eq!(fused_norm.bits(), norm.bits(), "{width}");
-            assert_eq!(fused_sum.bits(), sum.bits(), "{width}");
-            let alone = Buffer::garbage(quantized_words(width), 0);
-            run(&NormQuantize { out: View::default(), quantized: alone.address(), ..p }, wave);
-            assert_eq!(alone.bits(), expected.bits(), "{width}");
+            for bf16_groups in BF16_GROUPS {
+                let expected = quantize(&norm, width, &live, wave, bf16_groups);
+                let quantized = Buffer::garbage(quantized_words(width), 0);
+                let p = NormQuantize {
+                    x: view(&x),
+                    y: if with_sum { view(&y) } else { View::default() },
+                    sum: if with_sum { view(&fused_sum) } else { View::default() },
+                    out: view(&fused_norm),
+                    weight: weight_address,
+                    quantized: quantized.address(),
+                    live: live.address(),
+                    rows: ROWS as u32,
+                    width: width as u32,
+                    epsilon: 1e-6,
+                    early: u32::from(wave == 32),
+                    bf16_groups,
+                    reserved: 0,
+                };
+                run(&p, wave);
+                assert_eq!(quantized.bits(), expected.bits(), "{width}");
+                assert_eq!(fused_norm.bits(), norm.bits(), "{width}");
+                assert_eq!(fused_sum.bits(), sum.bits(), "{width}");
+                let alone = Buffer::garbage(quantized_words(width), 0);
+                run(&NormQuantize { out: View::default(), quantized: alone.address(), ..p }, wave);
+                assert_eq!(alone.bits(), expected.bits(), "{width}");
+            }
         }
     }
 }
@@ -137,19 +144,21 @@ fn a_gate_that_is_quantised_has_the_bits_of_two_launches() {
             kind,
         };
         run(&p, 32);
-        let quantized = Buffer::garbage(quantized_words(width), 0);
-        let fused = GluQuantize {
-            gate: view(&gate),
-            up: view(&up),
-            quantized: quantized.address(),
-            live: live.address(),
-            rows: ROWS as u32,
-            width: width as u32,
-            kind,
-            ..Default::default()
-        };
-        run(&fused, 64);
-        assert_eq!(quantized.bits(), quantize(&product, width, &live, 32).bits(), "{width}");
+        for bf16_groups in BF16_GROUPS {
+            let quantized = Buffer::garbage(quantized_words(width), 0);
+            let fused = GluQuantize {
+                gate: view(&gate),
+                up: view(&up),
+                quantized: quantized.address(),
+                live: live.address(),
+                rows: ROWS as u32,
+                width: width as u32,
+                kind,
+                bf16_groups,
+            };
+            run(&fused, 64);
+            assert_eq!(quantized.bits(), quantize(&product, width, &live, 32, bf16_groups).bits(), "{width}");
+        }
     }
 }
 
@@ -180,22 +189,25 @@ fn items_that_are_normed_and_gated_have_the_bits_of_two_launches() {
             epsilon: 1e-6,
         };
         run(&p, wave);
-        let quantized = Buffer::garbage(quantized_words(row), 0);
-        let fused = ItemsNormQuantize {
-            x: p.x,
-            gate: p.gate,
-            weight: p.weight,
-            quantized: quantized.address(),
-            live: p.live,
-            rows: p.rows,
-            items: p.items,
-            width: p.width,
-            epsilon: p.epsilon,
-            early: u32::from(is_gated),
-            reserved: 0,
-        };
-        run(&fused, wave);
-        assert_eq!(quantized.bits(), quantize(&norm, row, &live, wave).bits(), "{items} of {width}");
+        for bf16_groups in BF16_GROUPS {
+            let quantized = Buffer::garbage(quantized_words(row), 0);
+            let fused = ItemsNormQuantize {
+                x: p.x,
+                gate: p.gate,
+                weight: p.weight,
+                quantized: quantized.address(),
+                live: p.live,
+                rows: p.rows,
+                items: p.items,
+                width: p.width,
+                epsilon: p.epsilon,
+                early: u32::from(is_gated),
+                bf16_groups,
+            };
+            run(&fused, wave);
+            let expected = quantize(&norm, row, &live, wave, bf16_groups);
+            assert_eq!(quantized.bits(), expected.bits(), "{items} of {width}");
+        }
     }
 }
 
@@ -249,23 +261,26 @@ fn a_join_that_is_quantised_has_the_bits_of_several_launches() {
             };
             run(&p, wave);
         }
-        let quantized = Buffer::garbage(quantized_words(row), 0);
-        let fused = JoinQuantize {
-            gate: if is_gated { gate_view } else { View::default() },
-            scratch: p.scratch,
-            spans: p.spans,
-            sinks: p.sinks,
-            quantized: quantized.address(),
-            live: p.live,
-            rows: p.rows,
-            heads,
-            width,
-            table_columns: COLUMNS,
-            chunk_blocks: 1,
-            reserved: 0,
-        };
-        run(&fused, wave);
-        assert_eq!(quantized.bits(), quantize(&joined, row, &live, wave).bits(), "{heads} of {width}");
+        for bf16_groups in BF16_GROUPS {
+            let quantized = Buffer::garbage(quantized_words(row), 0);
+            let fused = JoinQuantize {
+                gate: if is_gated { gate_view } else { View::default() },
+                scratch: p.scratch,
+                spans: p.spans,
+                sinks: p.sinks,
+                quantized: quantized.address(),
+                live: p.live,
+                rows: p.rows,
+                heads,
+                width,
+                table_columns: COLUMNS,
+                chunk_blocks: 1,
+                bf16_groups,
+            };
+            run(&fused, wave);
+            let expected = quantize(&joined, row, &live, wave, bf16_groups);
+            assert_eq!(quantized.bits(), expected.bits(), "{heads} of {width}");
+        }
     }
 }
 

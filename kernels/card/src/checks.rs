@@ -1,5 +1,6 @@
 //! The same launches on the card and on the host.
 
+use crate::bf16_checks;
 use crate::driver::{Buffer, Card};
 use crate::samples;
 use paceline_conformance::random::Random;
@@ -57,7 +58,7 @@ impl Both {
     }
 
     /// Number of bytes that differ.
-    fn differences(&self) -> usize {
+    pub fn differences(&self) -> usize {
         let card: Vec<u8> = self.card.read();
         self.host.bytes().take(self.bytes).zip(card).filter(|(a, b)| a != b).count()
     }
@@ -71,11 +72,16 @@ impl Both {
 }
 
 /// Runs the parameters that `make` gives for each side.
-fn run<P: Parameters>(card: &Card, make: impl Fn(bool) -> P) {
+pub fn run<P: Parameters>(card: &Card, make: impl Fn(bool) -> P) {
     card.launch(&make(true), None);
     card.wait();
+    run_on_host(&make(false));
+}
+
+/// Runs parameters whose addresses are of the host's side.
+pub fn run_on_host(parameters: &impl Parameters) {
     // SAFETY: the addresses are those of memory that `Both` holds.
-    if let Err(error) = unsafe { host::run(&make(false), 32) } {
+    if let Err(error) = unsafe { host::run(parameters, 32) } {
         eprintln!("{error}");
         std::process::exit(1);
     }
@@ -120,6 +126,11 @@ fn run_kind(card: &Card, kind: WeightKind) -> bool {
     let weight = Both::of(&samples::packed(kind, n, k, &mut random));
     if let Err(what) = product(card, kind, &weight, n, k, 1, &mut random) {
         println!("{kind} {n} x {k}, one row: {what}");
+        right = false;
+    }
+    let is_there = kind.is_quantized() && card.function("linear_q8_0_bf16_128", None).is_some();
+    if let Err(what) = if is_there { bf16_checks::run_kind(card, kind) } else { Ok(()) } {
+        println!("{kind} in bf16: {what}");
         right = false;
     }
     println!("{kind}: {}", if right { "the same bits" } else { "DIFFERENT" });

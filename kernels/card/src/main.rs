@@ -12,6 +12,7 @@
 
 mod base_checks;
 mod base_times;
+mod bf16_checks;
 mod checks;
 mod driver;
 mod layers;
@@ -39,7 +40,7 @@ fn main() {
                 rows = list
                     .split(',')
                     .filter_map(|count| count.parse().ok())
-                    .filter(|&count| count <= 512)
+                    .filter(|&count| count <= times::MOST_ROWS)
                     .collect();
             }
             "--shapes" => {

@@ -5,12 +5,14 @@ use crate::samples;
 use paceline_conformance::random::Random;
 use paceline_kernels::layout::{self, WeightKind};
 use paceline_kernels::params::Parameters;
-use paceline_kernels::params::linear::{Linear, LinearSegment, Quantize, quantized_bytes};
+use paceline_kernels::params::linear::{Linear, LinearSegment, Quantize, bf16_bytes};
 
 /// Outputs and width, where nothing else is asked for.
 pub const SHAPES: [(usize, usize); 6] =
     [(4096, 4096), (6144, 4096), (12288, 4096), (24576, 4096), (4096, 12288), (151_936, 4096)];
-/// Rows that are timed where nothing else is asked for; 512 at most.
+/// Most rows that are timed.
+pub const MOST_ROWS: usize = 2048;
+/// Rows that are timed where nothing else is asked for.
 pub const ROWS: [usize; 5] = [1, 4, 8, 16, 512];
 /// Bytes of weights that launches go through before they come to the first again: several times the L2 cache.
 const WORKING_SET: usize = 512 << 20;
@@ -49,17 +51,23 @@ fn shape(
     let copies = (WORKING_SET / stride).clamp(2, 64);
     // Rows of one size only repeat; their values are random enough.
     let weights = Buffer::repeating(&samples::packed(kind, 256, k, &mut random), copies * stride);
-    let most = 512;
+    let most = MOST_ROWS;
     let x = Buffer::of(&random.floats(most * k, 1.0));
-    let quantized = Buffer::new(quantized_bytes(most as u32, k as u32) as usize);
+    let quantized = Buffer::new(bf16_bytes(most as u32, k as u32) as usize);
     let out = Buffer::new(4 * most * n);
-    for &rows in rows {
+    let has_bf16 = kind.is_quantized() && card.function("linear_q8_0_bf16_128", None).is_some();
+    let forms = rows.iter().flat_map(|&rows| {
+        let bf16 = (has_bf16 && rows > 64).then_some(rows.div_ceil(8) as u32);
+        [Some(0), bf16].into_iter().flatten().map(move |groups| (rows, groups))
+    });
+    for (rows, bf16_groups) in forms {
         let quantize = Quantize {
             x: x.address(),
             out: quantized.address(),
             rows: rows as u32,
             k: k as u32,
             x_row: k as u32,
+            bf16_groups,
             ..Default::default()
         };
         if kind.is_quantized() {
@@ -79,6 +87,7 @@ fn shape(
             k: k as u32,
             rows: rows as u32,
             x_row: k as u32,
+            bf16_groups,
             ..Default::default()
         };
         let mut line = |variant: Option<&str>| {
@@ -99,7 +108,9 @@ fn shape(
             println!(
                 "{:6} {n:6} {k:6} {rows:4}  {:20} {:8.2}  {:8.0}  {:5.1} %  {:8.2}  {:4.0}",
                 kind.name(),
-                variant.map_or("", |path| path.rsplit('/').next().unwrap_or(path)),
+                variant.map_or(if bf16_groups > 0 { "bf16" } else { "" }, |path| {
+                    path.rsplit('/').next().unwrap_or(path)
+                }),
                 overlapping * 1e6,
                 rate / 1e9,
                 100.0 * rate / copy,

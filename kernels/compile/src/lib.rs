@@ -34,7 +34,7 @@ impl Target {
         }
     }
 
-    /// The architectures that images are made for.
+    /// The architectures that images of most modules are made for.
     pub fn architectures(self) -> &'static [&'static str] {
         match self {
             Self::Cuda => &["compute_80", "sm_80", "sm_90", "sm_100"],
@@ -99,6 +99,7 @@ impl Target {
         };
         let module = |name: &'static str, parts: &[&[&'static str]]| Module {
             name,
+            architectures: self.architectures(),
             files: [&[prelude, "include/params.h", "math.kn"], parts.concat().as_slice()].concat(),
             linked: (self == Self::Spirv).then_some("prelude/exchange.ll"),
         };
@@ -112,6 +113,14 @@ impl Target {
                     module("products_int", &[CUDA_PRODUCTS, CUDA_FORMS, &["cuda/linear_entries.cu"]]),
                     module("products_led", &[LED, CUDA_PRODUCTS, &["cuda/linear_led.cu"]]),
                     module("products_experts", &[CUDA_PRODUCTS, CUDA_EXPERTS]),
+                    // Instructions that no other chip has.
+                    Module {
+                        architectures: &["sm_90a"],
+                        ..module(
+                            "products_bf16",
+                            &[CUDA_PRODUCTS, &["cuda/linear_bf16.cu", "cuda/linear_bf16_entries.cu"]],
+                        )
+                    },
                 ]
             }
             Self::Hip | Self::Spirv => {
@@ -158,6 +167,8 @@ const LED: &[&str] = &["attention_join.kn", "quantize_block.kn", "fused_rows.kn"
 pub struct Module {
     /// Name.
     pub name: &'static str,
+    /// The architectures that images are made for.
+    pub architectures: &'static [&'static str],
     /// Files in the folder of the kernels, the prelude first.
     pub files: Vec<&'static str>,
     /// A file of LLVM's language that is linked with them.
@@ -191,7 +202,7 @@ impl Module {
             let path = folder().join(file);
             hash.update(std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?);
         }
-        for word in target.flags().iter().chain(target.architectures()) {
+        for word in target.flags().iter().chain(self.architectures) {
             hash.update(word);
             hash.update([0]);
         }
@@ -231,7 +242,7 @@ pub fn known_images(target: Target, module: &Module) -> Result<Option<CompiledMo
         let bytes = miniz_oxide::inflate::decompress_to_vec_zlib(&std::fs::read(file).ok()?).ok()?;
         Some(Image { module: module.name, architecture, bytes })
     };
-    let images: Option<Vec<Image>> = target.architectures().iter().map(image).collect();
+    let images: Option<Vec<Image>> = module.architectures.iter().map(image).collect();
     let end = format!("\", \"{}\"),", module.name);
     let entry = |line: &str| Some(line.trim().strip_prefix("(\"")?.strip_suffix(&end)?.to_owned());
     let entries = read("rs").lines().filter_map(entry).collect();

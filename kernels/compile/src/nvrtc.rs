@@ -132,12 +132,15 @@ pub fn compile_all(nvrtc: &Nvrtc) -> Result<Compiled, String> {
         }
         let text = module.text()?;
         let mut made = CompiledModule { images: Vec::new(), entries: Vec::new() };
-        for &architecture in Target::Cuda.architectures() {
+        for &architecture in module.architectures {
             let bytes = nvrtc.compile(module.name, &text, architecture)?;
             if architecture.starts_with("compute_") {
                 made.entries = entries(&bytes);
             }
             made.images.push(Image { module: module.name, architecture, bytes });
+        }
+        if let (true, Some(chip)) = (made.entries.is_empty(), module.architectures.first()) {
+            made.entries = entries(&nvrtc.compile(module.name, &text, &chip.replace("sm_", "compute_"))?);
         }
         compiled.add(&module, made);
     }

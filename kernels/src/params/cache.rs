@@ -272,8 +272,8 @@ parameters! {
         pub blocks: u32,
         /// Factor of scores.
         pub scale: f32,
-        /// 0.
-        pub reserved: u32,
+        /// As in [`Quantize`](super::linear::Quantize).
+        pub bf16_groups: u32,
     }
 }
 

@@ -30,6 +30,10 @@ parameters! {
         pub epsilon: f32,
         /// 1 if no launch writes the factors, so that they can be asked for before those in front of this one have ended.
         pub early: u32,
+        /// As in [`Quantize`](super::linear::Quantize).
+        pub bf16_groups: u32,
+        /// 0.
+        pub reserved: u32,
     }
 
     /// rms_norm of the items of a row, perhaps times silu(gate), and [`Quantize`](super::linear::Quantize) of the row of
@@ -55,8 +59,8 @@ parameters! {
         pub epsilon: f32,
         /// 1 if no launch writes the factors.
         pub early: u32,
-        /// 0.
-        pub reserved: u32,
+        /// As in [`Quantize`](super::linear::Quantize).
+        pub bf16_groups: u32,
     }
 
     /// [`AttentionJoin`](super::cache::AttentionJoin), perhaps times sigmoid(gate), and
@@ -85,8 +89,8 @@ parameters! {
         pub table_columns: u32,
         /// As in [`AttentionParts`](super::cache::AttentionParts).
         pub chunk_blocks: u32,
-        /// 0.
-        pub reserved: u32,
+        /// As in [`Quantize`](super::linear::Quantize).
+        pub bf16_groups: u32,
     }
 
     /// f(gate) · up and [`Quantize`](super::linear::Quantize) of it. Rows have one item; alignment as for
@@ -106,8 +110,8 @@ parameters! {
         pub width: u32,
         /// One of [`activation`](super::elementwise::activation).
         pub kind: u32,
-        /// 0.
-        pub reserved: u32,
+        /// As in [`Quantize`](super::linear::Quantize).
+        pub bf16_groups: u32,
     }
 }
 

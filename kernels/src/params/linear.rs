@@ -19,6 +19,11 @@
 //! | Q4_K, Q5_K | `sum = fma(dot, (d * sc) * xs, sum)`, then `sum = fma(-(dmin * mn), xsum, sum)` |
 //! | Q6_K | `sum = fma(sc0 * dot0 + sc1 * dot1, d * xs, sum)`, whose first factor is an exact integer |
 //!
+//! **Rows in bf16** ([`bf16_bytes`]) are a class of their own: weights become bf16 as well, once, from the value that the file's
+//! type stands for; products are exact, and are added up in f32 in ascending steps of 64 elements. How a step is added up is
+//! the business of the tensor cores. A row has the same bits in any company, at any place, in launches for any number of
+//! rows.
+//!
 //! Quants are centred where the type is (8 for Q4_0, 16 for Q5_0, 32 for Q6_K) and looked up where it has a table; for
 //! MXFP4 they are twice the values and d is half the scale.
 //!
@@ -58,8 +63,8 @@ parameters! {
         pub k: u32,
         /// Elements from one row of x to the next, a multiple of 4; x itself is 16-byte aligned.
         pub x_row: u32,
-        /// 0.
-        pub reserved: u32,
+        /// How many groups of 8 rows `out` has, which are [rows in bf16](bf16_bytes) then; 0 for blocks as described.
+        pub bf16_groups: u32,
     }
 
     /// One weight of a launch.
@@ -104,6 +109,10 @@ parameters! {
         pub x_row: u32,
         /// [`ORDER_FIRST`], [`ORDER_BESIDE`], both, or 0.
         pub order: u32,
+        /// As in [`Quantize`]; 0 for float weights.
+        pub bf16_groups: u32,
+        /// 0.
+        pub reserved: u32,
     }
 
     /// Rows of a table in the layout of its kind (`embed/1`).
@@ -151,9 +160,24 @@ pub const WIDE_OUTPUTS: u32 = 128;
 pub const FLOAT_OUTPUTS: u32 = 8;
 /// Rows of activations per group of the kernels of float weights.
 pub const FLOAT_ROWS: u32 = 8;
-/// Bytes of dynamic shared memory that a kernel of CUDA's own products (`cuda/linear_wide.cu`) wants, of which there are two
-/// forms with different numbers of threads; 0 for all others.
+/// Threads of a group of the kernels for rows in bf16: two warpgroups that multiply, and one that asks for rows.
+pub const BF16_THREADS: u32 = 384;
+/// Rows of weights per group of the kernels for rows in bf16.
+pub const BF16_OUTPUTS: u32 = 128;
+/// Groups of the kernels for rows in bf16 that the chip which they are made for has room for at once (H100, H200).
+const BF16_GROUPS: u32 = 132;
+
+/// True for kernels that multiply rows in bf16.
+pub fn is_bf16(entry: &str) -> bool {
+    entry.starts_with("linear_") && (entry.ends_with("_bf16_128") || entry.ends_with("_bf16_256"))
+}
+
+/// Bytes of dynamic shared memory that a kernel of CUDA's own products wants: `cuda/linear_bf16.cu`, or `cuda/linear_wide.cu`, of
+/// which there are two forms with different numbers of threads; 0 for all others.
 pub fn cuda_shared_bytes(entry: &str, threads: u32) -> u32 {
+    if is_bf16(entry) {
+        return 232_448;
+    }
     match entry.starts_with("linear_") && entry.ends_with("_wide") {
         true if threads < LINEAR_THREADS => 115_712,
         true => 82_944,
@@ -169,12 +193,35 @@ pub const fn quantized_bytes(rows: u32, k: u32) -> u64 {
     rows.div_ceil(8) as u64 * (k / 32).div_ceil(2) as u64 * RECORD_BYTES
 }
 
+/// Bytes of 8 rows and 64 elements in bf16.
+pub const BF16_GROUP_BYTES: u64 = 1024;
+
+/// Bytes of `rows` rows of `k` elements (a multiple of 32) in bf16, nearest with ties to even.
+///
+/// For every 64 elements, for every 8 rows, there are 1024 bytes, of which row r mod 8 has 128. Elements `16 c .. 16 c + 16` of
+/// the 64 are two chunks of 16 bytes, 2 c and 2 c + 1: the first has elements 0, 1, 4, 5, 8, 9, 12 and 13 of them, the second
+/// the others. Chunk i is at `16 (i ^ r mod 8)`. That is the order in which a warpgroup reads them beside weights that lie for
+/// int8 products.
+pub const fn bf16_bytes(rows: u32, k: u32) -> u64 {
+    rows.div_ceil(8) as u64 * k.div_ceil(64) as u64 * BF16_GROUP_BYTES
+}
+
 impl Linear {
     /// The segments in use.
     pub fn segments(&self) -> impl Iterator<Item = &LinearSegment> {
         [&self.segment0, &self.segment1, &self.segment2, &self.segment3]
             .into_iter()
             .take_while(|s| s.weight != 0)
+    }
+
+    /// The launches for rows in bf16, of 128 and of 256 rows a group: both give the same bits.
+    pub fn bf16_launches(&self) -> [Launch; 2] {
+        let kind = WeightKind::from_gguf_id(self.segment0.kind).unwrap_or(WeightKind::F32);
+        debug_assert!(kind.is_quantized(), "{kind} has no products in bf16");
+        let names = entries(kind).bf16;
+        [(names[0], 128), (names[1], 256)].map(|(entry, rows)| {
+            Launch::new(entry, [self.groups(BF16_OUTPUTS), self.rows.div_ceil(rows), 1], BF16_THREADS)
+        })
     }
 
     /// Sums `ceil(n / outputs)` over the segments.
@@ -189,6 +236,12 @@ fn linear(p: &Linear) -> Launch {
     let kind = kind.unwrap_or(WeightKind::F32);
     debug_assert!(p.segments().all(|s| s.kind == p.segment0.kind), "segments of one launch have one kind");
     let entries = entries(kind);
+    if p.bf16_groups > 0 {
+        // A group of 256 rows takes some 4/3 of the time of one of 128: what matters is how often all units get one.
+        let turns = |launch: &Launch| (launch.groups[0] * launch.groups[1]).div_ceil(BF16_GROUPS);
+        let [few, many] = p.bf16_launches();
+        return if turns(&many) * 4 > turns(&few) * 3 { few } else { many };
+    }
     let (entry, groups) = if kind.is_quantized() {
         match p.rows {
             0..=1 => (entries.rows_1, [p.groups(16), 1, 1]),
@@ -211,6 +264,8 @@ pub(super) struct Entries {
     rows_8: &'static str,
     rows_16: &'static str,
     wide: &'static str,
+    /// Those of rows in bf16, of 128 and of 256 a group; float kinds have none.
+    bf16: [&'static str; 2],
     /// Those of 1, 8 and 16 rows that make their rows themselves; float kinds have none.
     pub led: [&'static str; 3],
 }
@@ -224,6 +279,7 @@ macro_rules! entries {
                     rows_8: concat!("linear_", $name, "_r8"),
                     rows_16: concat!("linear_", $name, "_r16"),
                     wide: concat!("linear_", $name, "_wide"),
+                    bf16: [concat!("linear_", $name, "_bf16_128"), concat!("linear_", $name, "_bf16_256")],
                     led: [
                         concat!("linear_", $name, "_r1_led"),
                         concat!("linear_", $name, "_r8_led"),

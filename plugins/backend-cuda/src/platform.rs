@@ -1,7 +1,7 @@
 //! NVIDIA's driver, devices, kernels and words.
 
 use crate::driver::{CudaDriver, NEEDED_VERSION, NoCuda, failure};
-use paceline_gpu::capabilities::{FUSION, GRAPHS, OVERLAP, PROFILE};
+use paceline_gpu::capabilities::{FUSION, GRAPHS, OVERLAP, PROFILE, PROMPTS};
 use paceline_gpu::driver::{DeviceFacts, Driver, DriverError, DriverResult};
 use paceline_gpu::{Images, NoDriver, Platform};
 use paceline_kernels::images::cuda;
@@ -16,7 +16,7 @@ const OLDEST: (u32, u32) = (8, 0);
 const INSTALL: &str = "install NVIDIA's driver 580 or newer";
 
 /// The settings of a device.
-pub(crate) const SETTINGS: &[Setting] = &[GRAPHS, OVERLAP, FUSION, PROFILE];
+pub(crate) const SETTINGS: &[Setting] = &[GRAPHS, OVERLAP, FUSION, PROMPTS, PROFILE];
 
 /// The platform; the driver is found by `find` and asked for its version.
 pub(crate) struct Cuda {
@@ -121,6 +121,11 @@ impl Platform for Cuda {
 
     fn module_of(&self, entry: &str) -> Option<&'static str> {
         cuda::module_of(entry)
+    }
+
+    /// Warpgroups that multiply: compute capability 9.0 has the instructions, and no other.
+    fn has_bf16(&self, target: &str) -> bool {
+        compute_capability(target) == Some((9, 0))
     }
 
     fn shared_bytes(&self, entry: &str, threads: u32) -> u32 {

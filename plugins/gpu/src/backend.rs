@@ -91,7 +91,8 @@ impl Backend for GpuBackend {
     fn plan(&self, graph: Graph, capabilities: &str, layouts: &[WeightLayout]) -> Result<GpuPlan> {
         let target = self.parse(capabilities)?.target;
         let has_kernel = |entry: &str| self.platform.module_of(entry).is_some();
-        lower(graph, layouts, Target { name: &target, has_kernel: &has_kernel })
+        let has_bf16 = self.platform.has_bf16(&target);
+        lower(graph, layouts, Target { name: &target, has_kernel: &has_kernel, has_bf16 })
     }
 
     fn peer_route(&self, to: u32, from: u32) -> Result<PeerRoute> {

@@ -63,7 +63,7 @@ fn host_span(span: &Span<'_, GpuArena>, stride: u64, what: &str) -> Result<*mut 
 /// # Errors
 /// Spans that are too small, not aligned, or in memory of another kind or device; a driver that fails.
 pub(crate) fn bind(shared: &Arc<Shared>, plan: &GpuPlan, load: &Load<'_, GpuArena>) -> Result<GpuExecutable> {
-    let program = &plan.program;
+    let program = plan.program_with(|entry| shared.uses(entry));
     let workspace = device_span(shared, &load.workspace, program.workspace_bytes, "the workspace")?.address;
     let mut weights = Vec::with_capacity(load.weights.len());
     for (index, (span, &bytes)) in load.weights.iter().zip(&program.weight_bytes).enumerate() {

@@ -35,6 +35,16 @@ pub const FUSION: Setting = Setting {
           the parts of attention, gates, all of these or nothing; the bits are the same.",
 };
 
+/// How products of prompts are computed; a setting of platforms that have kernels for it.
+pub const PROMPTS: Setting = Setting {
+    key: "prompts",
+    kind: SettingType::Choice { options: &["bf16", "int8"] },
+    stage: Stage::Placement,
+    unit: "",
+    doc: "How steps of more than 64 rows multiply with quantised weights, on devices of compute capability 9.0: in bf16, which is \
+          faster and nearer to exact, or in int8 as fewer rows do, with the same bits as those.",
+};
+
 /// Whether kernels are timed; a setting of every platform.
 pub const PROFILE: Setting = Setting {
     key: "profile",
@@ -98,6 +108,8 @@ pub(crate) struct DeviceSettings {
     /// Only where the device can.
     pub overlap: bool,
     pub fusion: Fusion,
+    /// Whether products of many rows may be in bf16.
+    pub bf16: bool,
     pub profile: bool,
 }
 
@@ -159,6 +171,7 @@ impl DeviceSettings {
                 && !profile,
             // Nothing where there is no such setting.
             fusion: Fusion::of(settings.choice(FUSION.key)),
+            bf16: settings.choice(PROMPTS.key) != "int8",
             profile,
         })
     }
@@ -192,7 +205,7 @@ mod tests {
 
     #[test]
     fn settings_follow_what_the_device_can() {
-        let schema = [GRAPHS, OVERLAP, FUSION, PROFILE];
+        let schema = [GRAPHS, OVERLAP, FUSION, PROMPTS, PROFILE];
         let able = DoubleDriver::leaked().facts(0).unwrap();
         let given = |key: &str, value: &str| {
             DeviceSettings::read(&schema, &[(key.into(), value.into())], Some(&able))
@@ -203,6 +216,7 @@ mod tests {
             graphs: true,
             overlap: true,
             fusion: Fusion::Nothing,
+            bf16: true,
             profile: false,
         };
         assert_eq!(read(&able), Ok(all));
@@ -229,6 +243,7 @@ mod tests {
         let only = Fusion::Only(Leads::Joins);
         assert_eq!(given("fusion", "joins"), Ok(DeviceSettings { fusion: only, ..all }));
         assert_eq!([Leads::Joins, Leads::Norms].map(|leads| only.has(leads)), [true, false]);
+        assert_eq!(given("prompts", "int8"), Ok(DeviceSettings { bf16: false, ..all }));
         assert!(given("graph", "true").unwrap_err().message.contains("graphs"));
         let without = DeviceSettings::read(SETTINGS, &[], Some(&able));
         assert_eq!(without, Ok(DeviceSettings { overlap: false, ..all }));

@@ -15,6 +15,7 @@ use crate::program::GpuPlan;
 use crate::queue::{Launch, Queue, Work};
 use crate::semaphore::{GpuSemaphore, check_points, points};
 use paceline_kernels::images::Image;
+use paceline_kernels::params::linear::is_bf16;
 use paceline_plugin_api::backend::{
     ArenaClass, Captures, Counters, Device, Load, MemoryInfo, PeerRoute, Point, Span, WeightImport,
 };
@@ -264,6 +265,15 @@ impl Shared {
         let kernel = driver.kernel(*module, entry).map_err(|error| missing(error.to_string()))?;
         lock(&self.kernels).insert(entry, kernel);
         Ok(kernel)
+    }
+
+    /// Whether a kernel is loaded, and the settings do not keep it from being used.
+    pub fn uses(&self, entry: &str) -> bool {
+        let is_loaded = || {
+            let module = self.platform.module_of(entry);
+            self.modules.iter().any(|(known, _)| module == Some(known))
+        };
+        (self.settings.bf16 || !is_bf16(entry)) && is_loaded()
     }
 
     /// Bytes of dynamic shared memory that the platform's form of a kernel wants.

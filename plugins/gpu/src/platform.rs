@@ -68,6 +68,11 @@ pub trait Platform: Send + Sync {
     /// The module that has a kernel.
     fn module_of(&self, entry: &str) -> Option<&'static str>;
 
+    /// Whether there are products of rows in bf16 for a target.
+    fn has_bf16(&self, _target: &str) -> bool {
+        false
+    }
+
     /// Bytes of dynamic shared memory that this platform's form of a kernel for so many threads wants, where launches do
     /// not say so.
     fn shared_bytes(&self, _entry: &str, _threads: u32) -> u32 {

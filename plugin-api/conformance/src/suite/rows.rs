@@ -14,6 +14,10 @@ const MAX_ROWS: [u32; 9] = [1, 2, 3, 5, 8, 16, 17, 33, 40];
 /// Row maximum of the checks of bits.
 const BITS_ROWS: u32 = 33;
 
+/// Row maximum of a prompt: a backend may have another class of bits for so many rows of products, which is the same for
+/// all of them.
+const PROMPT_ROWS: u32 = 72;
+
 /// Runs all cases of a sample.
 pub(super) fn run(context: &mut Context<'_>, sample: &RowSample) {
     for max_rows in MAX_ROWS {
@@ -25,8 +29,15 @@ pub(super) fn run(context: &mut Context<'_>, sample: &RowSample) {
             return;
         }
     }
-    let result = same_bits(context, sample);
+    let result = same_bits(context, sample, BITS_ROWS);
     context.record(sample.operation, &format!("{}, bits of a row in company and alone", sample.name), result);
+    if sample.operation == "linear" {
+        let result = accuracy(context, sample, PROMPT_ROWS);
+        let name = format!("{}, up to {PROMPT_ROWS} rows", sample.name);
+        context.record(sample.operation, &name, result);
+        let result = same_bits(context, sample, PROMPT_ROWS);
+        context.record(sample.operation, &format!("{}, bits of a row of a prompt", sample.name), result);
+    }
 }
 
 /// Row counts to run on a graph for up to `max_rows`: all of them, about half, one.
@@ -77,11 +88,11 @@ pub(super) fn numerics(summary: &PlanSummary) -> Vec<u64> {
 
 /// Two launches give the same bits; a row alone has the bits that it has among others, in the same executable, and in
 /// one planned for a single row if its plan states the same numerics.
-fn same_bits(context: &Context<'_>, sample: &RowSample) -> Result<f64, CaseError> {
-    let graph = sample.graph(BITS_ROWS);
+fn same_bits(context: &Context<'_>, sample: &RowSample, most: u32) -> Result<f64, CaseError> {
+    let graph = sample.graph(most);
     let weights = sample.weights(&graph);
     let mut loaded = context.bench.load(&graph, &weights)?;
-    let rows = row_invariance(loaded.summary()).min(BITS_ROWS);
+    let rows = row_invariance(loaded.summary()).min(most);
     let together = sample.parameters(&graph, rows.max(1));
     let results = loaded.run(&together)?;
     if loaded.run(&together)? != results && !equal_live(&graph, &together, &results, &loaded.read_results(0))
@@ -95,7 +106,8 @@ fn same_bits(context: &Context<'_>, sample: &RowSample) -> Result<f64, CaseError
     let mut single = context.bench.load(&single_graph, &sample.weights(&single_graph))?;
     let is_same_class = numerics(single.summary()) == numerics(loaded.summary());
     let whole = ParameterBlock::from_bytes(&graph, &together);
-    for row in 0..rows as usize {
+    // Of many rows some stand for all.
+    for row in (0..rows as usize).step_by(if most > BITS_ROWS { 17 } else { 1 }) {
         let alone = whole.only_row(&graph, ROWS, row);
         check_row(&mut loaded, alone.bytes(), (&graph, &together, &results), row)?;
         if is_same_class {

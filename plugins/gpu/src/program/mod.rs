@@ -81,15 +81,33 @@ pub(crate) struct Program {
 /// What the plugin API calls a plan.
 pub struct GpuPlan {
     pub(crate) program: Arc<Program>,
+    /// The same with products of many rows in int8, where they are in bf16.
+    int8: Option<Arc<Program>>,
     summary: PlanSummary,
     /// Names of the states, for error texts.
     pub(crate) state_names: Arc<[String]>,
 }
 
 impl GpuPlan {
-    pub(crate) fn new(program: Program, graph: &Graph, summary: PlanSummary) -> Self {
+    pub(crate) fn new(
+        (program, int8): (Program, Option<Program>),
+        graph: &Graph,
+        summary: PlanSummary,
+    ) -> Self {
         let names = graph.states().map(|id| graph.value(id).name.clone()).collect();
-        Self { program: Arc::new(program), summary, state_names: names }
+        Self { program: Arc::new(program), int8: int8.map(Arc::new), summary, state_names: names }
+    }
+
+    /// What a device runs that has these kernels.
+    pub(crate) fn program_with(&self, has_kernel: impl Fn(&str) -> bool) -> &Arc<Program> {
+        let is_there = |step: &Step| match step {
+            Step::Kernel(step) => has_kernel(step.launch.entry),
+            _ => true,
+        };
+        match &self.int8 {
+            Some(int8) if !self.program.steps.iter().all(is_there) => int8,
+            _ => &self.program,
+        }
     }
 }
 

@@ -14,18 +14,18 @@ use paceline_conformance::suite::tolerance::of_experts;
 use paceline_plugin_api::backend::{NodePlan, Plan, weight_uses};
 use paceline_plugin_api::graph::{Builder, DType, Graph, Routing, ValueId};
 
-const HIDDEN: u32 = 64;
+pub(super) const HIDDEN: u32 = 64;
 const EXPERTS: u32 = 6;
 const USED: u32 = 2;
 
 /// Types of gate, up and down, and the inner width.
 #[derive(Clone, Copy)]
-struct Shape {
+pub(super) struct Shape {
     types: [DType; 3],
     inner: u32,
 }
 
-const QUANTIZED: Shape = Shape { types: [DType::Q8_0, DType::Q8_0, DType::Q4_0], inner: 96 };
+pub(super) const QUANTIZED: Shape = Shape { types: [DType::Q8_0, DType::Q8_0, DType::Q4_0], inner: 96 };
 /// Two launches for gate and up, and experts whose last panel is not full.
 const UNEVEN: Shape = Shape { types: [DType::Q8_0, DType::F16, DType::F32], inner: 40 };
 
@@ -48,7 +48,7 @@ fn mixture(
 
 /// The feed-forward part of a layer as a model has it, with a shared expert or without. With `is_open`, what could be fused
 /// with a sum of experts is a result too.
-fn layer(rows: u32, shape: Shape, has_shared: bool, is_open: bool) -> Graph {
+pub(super) fn layer(rows: u32, shape: Shape, has_shared: bool, is_open: bool) -> Graph {
     let mut b = Builder::new();
     let live = b.parameter("rows", DType::I32, &[1], None);
     let x = b.parameter("x", DType::F32, &[rows, HIDDEN], Some(live));
@@ -81,7 +81,7 @@ fn layer(rows: u32, shape: Shape, has_shared: bool, is_open: bool) -> Graph {
     b.finish()
 }
 
-fn parameters(graph: &Graph, x: &[f32]) -> Vec<u8> {
+pub(super) fn parameters(graph: &Graph, x: &[f32]) -> Vec<u8> {
     let mut block = ParameterBlock::new(graph);
     block.set_integers("rows", &[x.len() as i32 / HIDDEN as i32]);
     block.set_floats("x", 0, x);
@@ -168,7 +168,7 @@ fn rows_do_not_depend_on_each_other_nor_on_what_is_fused() {
 
 fn plans(graph: &Graph) -> Vec<NodePlan> {
     let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| Layout::choose(weight).unwrap()).collect();
-    let target = Target { name: "sm_90", has_kernel: &|_| true };
+    let target = Target { name: "sm_90", has_kernel: &|_| true, has_bf16: false };
     lower(graph.clone(), &layouts, target).unwrap().summary().nodes.clone()
 }
 

@@ -236,7 +236,7 @@ pub(super) fn kernels(graph: &Graph, fusion: Fusion) -> Vec<&'static str> {
     use crate::program::{Chosen, Target, lower};
     use paceline_plugin_api::backend::weight_uses;
     let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| Layout::choose(weight).unwrap()).collect();
-    let target = Target { name: "sm_90", has_kernel: &|_| true };
+    let target = Target { name: "sm_90", has_kernel: &|_| true, has_bf16: false };
     let plan = lower(graph.clone(), &layouts, target).unwrap();
     let names = plan.program.steps.iter().flat_map(|step| step.chosen(fusion)).map(|step| match step {
         Chosen::Kernel(step) => step.launch.entry,

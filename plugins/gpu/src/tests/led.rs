@@ -13,7 +13,7 @@ use paceline_plugin_api::backend_plugin;
 use paceline_plugin_api::client::PluginClient;
 use paceline_plugin_api::graph::{Builder, DType, Graph, StateKind, ValueId};
 
-const HIDDEN: u32 = 256;
+pub(super) const HIDDEN: u32 = 256;
 const HEADS: u32 = 4;
 const KEY_HEADS: u32 = 2;
 const WIDTH: u32 = 64;
@@ -133,7 +133,7 @@ impl Layers {
 }
 
 /// Two layers of each kind, so that there is something in front of each and behind it.
-fn model(rows: u32, values: DType, is_recurrent: bool) -> Graph {
+pub(super) fn model(rows: u32, values: DType, is_recurrent: bool) -> Graph {
     let (mut layers, mut x) = Layers::new(rows, values);
     for l in 0..2 {
         x = match is_recurrent {
@@ -144,7 +144,7 @@ fn model(rows: u32, values: DType, is_recurrent: bool) -> Graph {
     layers.finish(x)
 }
 
-fn parameters(graph: &Graph, rows: i32, length: i32) -> Vec<u8> {
+pub(super) fn parameters(graph: &Graph, rows: i32, length: i32) -> Vec<u8> {
     let mut block = ParameterBlock::new(graph);
     let x = Random::named(5, &format!("{length}")).floats(rows as usize * HIDDEN as usize, 1.0);
     let places: Vec<i32> = (length..length + rows).collect();

@@ -7,9 +7,10 @@ mod fusions;
 mod led;
 mod peers;
 mod plans;
+mod prompts;
 mod shared;
 
-use crate::capabilities::{FUSION, GRAPHS, OVERLAP, PROFILE};
+use crate::capabilities::{FUSION, GRAPHS, OVERLAP, PROFILE, PROMPTS};
 use crate::driver::Driver;
 use crate::driver::double::DoubleDriver;
 use crate::{GpuBackend, Images, NoDriver, Platform};
@@ -34,7 +35,7 @@ impl Platform for DoublePlatform {
     }
 
     fn settings(&self) -> &'static [Setting] {
-        &[GRAPHS, OVERLAP, FUSION, PROFILE]
+        &[GRAPHS, OVERLAP, FUSION, PROMPTS, PROFILE]
     }
 
     fn driver(&self) -> Result<&'static dyn Driver, NoDriver> {
@@ -61,6 +62,10 @@ impl Platform for DoublePlatform {
 
     fn module_of(&self, _: &str) -> Option<&'static str> {
         Some("all")
+    }
+
+    fn has_bf16(&self, target: &str) -> bool {
+        target == "with-bf16"
     }
 }
 

@@ -8,7 +8,7 @@ use paceline_plugin_api::graph::{Builder, DType, Graph, StateKind};
 
 fn nodes(graph: &Graph, target: &str) -> Vec<NodePlan> {
     let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| Layout::choose(weight).unwrap()).collect();
-    let target = Target { name: target, has_kernel: &|_| true };
+    let target = Target { name: target, has_kernel: &|_| true, has_bf16: false };
     lower(graph.clone(), &layouts, target).unwrap().summary().nodes.clone()
 }
 
@@ -65,7 +65,7 @@ fn caches_are_read_early_where_one_append_writes_them() {
         b.finish()
     };
     let steps = |graph: &Graph| {
-        let target = Target { name: "sm_90", has_kernel: &|_| true };
+        let target = Target { name: "sm_90", has_kernel: &|_| true, has_bf16: false };
         let program = lower(graph.clone(), &[], target).unwrap().program.clone();
         let kernel = |step: &Step| match step {
             Step::Kernel(kernel) => Some(kernel.clone()),

@@ -1,5 +1,7 @@
 //! What a plan says about a node that has a kernel.
 
+use super::Target;
+use super::products::{LINEAR_BF16, LINEAR_INT8, MOST_INT8_ROWS};
 use paceline_plugin_api::backend::{NodePlan, UNLIMITED_ROWS};
 use paceline_plugin_api::graph::{Graph, Node, StateKind, Value, ValueKind};
 use paceline_plugin_api::support::Numerics;
@@ -8,14 +10,15 @@ use paceline_plugin_api::support::Numerics;
 const NUMERICS_FAMILY: &str = "gpu kernels 2";
 
 /// The bits of a row depend on the row alone: neither on how many rows a run has, nor on which of a kernel's forms
-/// runs, nor on what is fused with it. So plans for any number of rows have the same numerics.
-pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str, target: &str) -> NodePlan {
+/// runs, nor on what is fused with it. So plans for any number of rows have the same numerics, with one exception: where
+/// products of many rows are in bf16, these are a class of their own, in which again a row's bits depend on the row alone.
+pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str, target: Target<'_>) -> NodePlan {
     let mut numerics = Numerics::new(NUMERICS_FAMILY);
     // Matrix units of other devices may add in another order.
-    numerics.text(target);
+    numerics.text(target.name);
     numerics.text(&node.operation);
     // Which form runs is decided by the types and widths of the caches.
-    if node.operation == "attention" {
+    if node.operation == "attention" || kernel == LINEAR_BF16 {
         numerics.text(kernel);
     }
     numerics.attributes(node);
@@ -51,7 +54,10 @@ pub(super) fn describe(graph: &Graph, node: &Node, kernel: &str, target: &str) -
     }
     NodePlan::Kernel {
         kernel: kernel.to_owned(),
-        row_invariance: UNLIMITED_ROWS,
+        row_invariance: match kernel {
+            LINEAR_INT8 if target.has_bf16 => MOST_INT8_ROWS,
+            _ => UNLIMITED_ROWS,
+        },
         numerics: numerics.id(),
         bytes_read,
         operations,

@@ -174,7 +174,7 @@ impl Lowering<'_> {
                 rows,
                 width,
                 kind,
-                reserved: 0,
+                bf16_groups: self.bf16_groups(rows),
             }));
             return Ok("glu");
         }

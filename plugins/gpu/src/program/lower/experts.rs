@@ -196,7 +196,7 @@ impl Lowering<'_> {
 
     /// The rows quantised; by position where there is a list.
     fn gathered(&mut self, node: &Node, x: Lie, tiles: &Tiles) -> Rows {
-        let quantized = Ref::new(self.quantized(x, tiles.live, node), 0).token();
+        let quantized = Ref::new(self.quantized_int8(x, tiles.live, node), 0).token();
         if tiles.list == 0 {
             return Rows { x: quantized, row: 0, by_position: false };
         }
@@ -241,9 +241,9 @@ impl Lowering<'_> {
                     rows,
                     width,
                     kind,
-                    reserved: 0,
+                    bf16_groups: 0,
                 }));
-                self.known.quantized.insert(inner, inner.root);
+                self.known.quantized.insert((inner, false), inner.root);
             }
             false => {
                 let (gate, up, out) = (gate_out.view(), up_out.view(), inner.view());
@@ -257,7 +257,7 @@ impl Lowering<'_> {
     /// A product with the one matrix of a stack.
     fn single_product(&mut self, node: &Node, x: Lie, live: u64, matrix: Stacked, out: Lie) {
         let activations = match matrix.kind.is_quantized() {
-            true => Ref::new(self.quantized(x, live, node), 0).token(),
+            true => Ref::new(self.quantized_int8(x, live, node), 0).token(),
             false => x.address(),
         };
         let segment = LinearSegment {

@@ -24,6 +24,7 @@ use paceline_plugin_api::backend::{NodePlan, PlanSummary, StatePlan, WeightLayou
 use paceline_plugin_api::graph::{Graph, Node, Value, ValueId, ValueKind};
 use paceline_plugin_api::support::{Intermediate, Live, ParameterCheck, place_intermediates};
 use paceline_plugin_api::{Error, Result};
+use products::LINEAR_BF16;
 use std::collections::{HashMap, HashSet};
 
 /// Most rows of a launch: the device counts groups along y in 16 bits.
@@ -39,6 +40,8 @@ pub(crate) struct Target<'a> {
     pub name: &'a str,
     /// Whether it has a kernel; asked of those that have others for the rest.
     pub has_kernel: &'a dyn Fn(&str) -> bool,
+    /// Whether products of more than [`MOST_INT8_ROWS`](products::MOST_INT8_ROWS) rows with quantised weights are in bf16.
+    pub has_bf16: bool,
 }
 
 /// Lowers a validated graph. Nodes that have no kernel are refused in the plan's summary.
@@ -47,13 +50,39 @@ pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout], target: Target<'_>) 
     if results.iter().enumerate().any(|(i, r)| results[..i].iter().any(|other| other.value == r.value)) {
         return Err(Error::invalid("a value is marked as a result twice"));
     }
-    let mut lowering = Lowering::new(&graph, layouts, target.has_kernel)?;
+    let (program, nodes) = lower_for(&graph, layouts, target)?;
+    // Whether a device uses the class of many rows is a setting that is known when the plan is loaded.
+    let is_bf16 = |node: &NodePlan| matches!(node, NodePlan::Kernel { kernel, .. } if kernel == LINEAR_BF16);
+    let int8 = match nodes.iter().any(is_bf16) {
+        true => Some(lower_for(&graph, layouts, Target { has_bf16: false, ..target })?.0),
+        false => None,
+    };
+    let state_plan =
+        |layout: &StateLayout| StatePlan { bytes: layout.bytes(), alignment: ALIGNMENT, layout: CANONICAL };
+    let summary = PlanSummary {
+        workspace_bytes: int8.iter().map(|int8| int8.workspace_bytes).fold(program.workspace_bytes, u64::max),
+        workspace_alignment: ALIGNMENT,
+        parameter_bytes: program.parameter_bytes,
+        result_bytes: program.result_bytes,
+        nodes,
+        states: program.states.iter().map(state_plan).collect(),
+    };
+    Ok(GpuPlan::new((program, int8), &graph, summary))
+}
+
+/// The launches of a graph, and what is said about its nodes.
+fn lower_for(
+    graph: &Graph,
+    layouts: &[WeightLayout],
+    target: Target<'_>,
+) -> Result<(Program, Vec<NodePlan>)> {
+    let mut lowering = Lowering::new(graph, layouts, target)?;
     let mut nodes = Vec::with_capacity(graph.nodes().len());
     for (index, node) in graph.nodes().iter().enumerate() {
         lowering.node_index = index;
         let lowered = lowering.node(node);
         nodes.push(match lowering.oversized.take().map_or(lowered, Err) {
-            Ok(kernel) => describe(&graph, node, kernel, target.name),
+            Ok(kernel) => describe(graph, node, kernel, target),
             Err(reason) => {
                 // Nodes behind it are judged by themselves.
                 for id in &node.outputs {
@@ -67,18 +96,7 @@ pub(crate) fn lower(graph: Graph, layouts: &[WeightLayout], target: Target<'_>) 
     if nodes.iter().any(|n| matches!(n, NodePlan::Refused { .. })) {
         lowering.items.clear();
     }
-    let program = lowering.finish(layouts.iter().map(|layout| layout.bytes).collect());
-    let state_plan =
-        |layout: &StateLayout| StatePlan { bytes: layout.bytes(), alignment: ALIGNMENT, layout: CANONICAL };
-    let summary = PlanSummary {
-        workspace_bytes: program.workspace_bytes,
-        workspace_alignment: ALIGNMENT,
-        parameter_bytes: program.parameter_bytes,
-        result_bytes: program.result_bytes,
-        nodes,
-        states: program.states.iter().map(state_plan).collect(),
-    };
-    Ok(GpuPlan::new(program, &graph, summary))
+    Ok((lowering.finish(layouts.iter().map(|layout| layout.bytes).collect()), nodes))
 }
 
 /// What a node becomes. Products stay open: further weights, or what is added to their results, may join them; so do sums of
@@ -94,6 +112,8 @@ struct Lowering<'g> {
     graph: &'g Graph,
     /// Whether the target has a kernel; asked of those that have others for the rest.
     has_kernel: &'g dyn Fn(&str) -> bool,
+    /// Whether products of many rows are in bf16.
+    has_bf16: bool,
     /// The node that is lowered.
     node_index: usize,
     items: Vec<Item>,
@@ -127,8 +147,8 @@ type ProductKey = (u64, u64, [u32; 3], u32);
 /// What has been made already and can be used again.
 #[derive(Default)]
 struct Known {
-    /// Quantised forms.
-    quantized: HashMap<Lie, Id>,
+    /// Quantised forms; true for those in bf16.
+    quantized: HashMap<(Lie, bool), Id>,
     /// Copies, by the distance of their rows.
     copies: HashMap<(Lie, u32), Lie>,
     /// What rows see: sequences, window, causal, how many rows.
@@ -140,7 +160,7 @@ struct Known {
 type Lowered<T> = std::result::Result<T, String>;
 
 impl<'g> Lowering<'g> {
-    fn new(graph: &'g Graph, layouts: &[WeightLayout], has_kernel: &'g dyn Fn(&str) -> bool) -> Result<Self> {
+    fn new(graph: &'g Graph, layouts: &[WeightLayout], target: Target<'g>) -> Result<Self> {
         let values = graph.values();
         let mut readers = vec![0; values.len()];
         graph.nodes().iter().flat_map(|node| &node.inputs).for_each(|id| readers[id.index()] += 1);
@@ -148,7 +168,8 @@ impl<'g> Lowering<'g> {
         let fusions = Fusions::find(graph, &readers);
         let mut lowering = Self {
             graph,
-            has_kernel,
+            has_kernel: target.has_kernel,
+            has_bf16: target.has_bf16,
             node_index: 0,
             items: Vec::new(),
             checks: Vec::new(),

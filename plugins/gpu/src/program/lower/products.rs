@@ -6,11 +6,21 @@ use crate::program::view::{ELEMENT, Lie};
 use crate::program::{Id, Place, Ref, Step};
 use paceline_kernels::layout::WeightKind;
 use paceline_kernels::params::Parameters;
-use paceline_kernels::params::linear::{Embed, Linear, LinearSegment, Quantize, quantized_bytes};
+use paceline_kernels::params::linear::{
+    BF16_GROUP_BYTES, Embed, Linear, LinearSegment, Quantize, bf16_bytes, quantized_bytes,
+};
 use paceline_plugin_api::graph::{Node, ValueId};
 
 /// Products read activations in vectors of so many elements.
 const VECTOR: u32 = 4;
+
+/// Up to so many rows, products with quantised weights have the bits that a row has alone; more are a class of their own
+/// where the target has kernels for it.
+pub(super) const MOST_INT8_ROWS: u32 = 64;
+
+/// Kernels of products with quantised weights, as plans name them.
+pub(super) const LINEAR_INT8: &str = "linear, int8";
+pub(super) const LINEAR_BF16: &str = "linear, bf16";
 
 fn segments(product: &mut Linear) -> [&mut LinearSegment; 4] {
     [&mut product.segment0, &mut product.segment1, &mut product.segment2, &mut product.segment3]
@@ -90,16 +100,51 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn quantized(&mut self, x: Lie, live: u64, node: &Node) -> Id {
-        if let Some(&known) = self.known.quantized.get(&x) {
+    /// Groups of 8 rows in bf16 that products with quantised weights multiply, or 0 where they multiply int8 blocks.
+    pub(super) fn bf16_groups(&self, rows: u32) -> u32 {
+        if self.has_bf16 && rows > MOST_INT8_ROWS { rows.div_ceil(8) } else { 0 }
+    }
+
+    /// Bytes of rows as such products read them.
+    pub(super) fn quantized_bytes(&self, rows: u32, k: u32) -> u64 {
+        match self.bf16_groups(rows) {
+            0 => quantized_bytes(rows, k),
+            _ => bf16_bytes(rows, k),
+        }
+    }
+
+    /// Where in `rows` rows of `k` elements as such products read them one begins whose number is a multiple of 8.
+    pub(super) fn quantized_offset(&self, rows: u32, first: u32, k: u32) -> u64 {
+        match self.bf16_groups(rows) {
+            0 => quantized_bytes(first, k),
+            _ => u64::from(first / 8) * BF16_GROUP_BYTES,
+        }
+    }
+
+    /// Rows as products with quantised weights read them, made once.
+    fn quantized(&mut self, x: Lie, live: u64, node: &Node) -> Id {
+        self.quantized_as(self.bf16_groups(x.rows), x, live, node)
+    }
+
+    /// The same in int8 blocks, of which experts read any number of rows.
+    pub(super) fn quantized_int8(&mut self, x: Lie, live: u64, node: &Node) -> Id {
+        self.quantized_as(0, x, live, node)
+    }
+
+    fn quantized_as(&mut self, bf16_groups: u32, x: Lie, live: u64, node: &Node) -> Id {
+        let key = (x, bf16_groups > 0);
+        if let Some(&known) = self.known.quantized.get(&key) {
             return known;
         }
         let (rows, k) = (x.rows, x.row_elements());
-        let out = self.intermediate(quantized_bytes(rows, k));
+        let out = self.intermediate(match bf16_groups {
+            0 => quantized_bytes(rows, k),
+            _ => bf16_bytes(rows, k),
+        });
         let to = Ref::new(out, 0).token();
-        self.push(&Quantize { x: x.address(), out: to, live, rows, k, x_row: x.row, reserved: 0 });
+        self.push(&Quantize { x: x.address(), out: to, live, rows, k, x_row: x.row, bf16_groups });
         self.quantized_rows.push(self.live(self.value(node.inputs[0])));
-        self.known.quantized.insert(x, out);
+        self.known.quantized.insert(key, out);
         out
     }
 
@@ -133,16 +178,16 @@ impl Lowering<'_> {
             add_row: 0,
             kind: kind.gguf_id(),
         };
+        let bf16_groups = if kind.is_quantized() { self.bf16_groups(rows) } else { 0 };
         let product =
-            Linear { segment0: segment, x: activations, live, k, rows, x_row: x.row, ..Default::default() };
-        self.check_launch(&product.launch());
-        self.add_segment(
-            activations,
-            segment,
-            Linear { x: activations, live, k, rows, x_row: x.row, ..Default::default() },
-            out.root,
-        );
-        Ok(if kind.is_quantized() { "linear, int8" } else { "linear, f32" })
+            Linear { x: activations, live, k, rows, x_row: x.row, bf16_groups, ..Default::default() };
+        self.check_launch(&Linear { segment0: segment, ..product }.launch());
+        self.add_segment(activations, segment, product, out.root);
+        Ok(match bf16_groups {
+            1.. => LINEAR_BF16,
+            0 if kind.is_quantized() => LINEAR_INT8,
+            _ => "linear, f32",
+        })
     }
 
     /// Lets the weight join an earlier product of the same activations, or begins one.

@@ -7,7 +7,6 @@ use paceline_kernels::layout::WeightKind;
 use paceline_kernels::params::View;
 use paceline_kernels::params::fused::{ItemsNormQuantize, NormQuantize};
 use paceline_kernels::params::led::Maker;
-use paceline_kernels::params::linear::quantized_bytes;
 use paceline_plugin_api::graph::ops::Attributes;
 use paceline_plugin_api::graph::{Node, ValueId};
 
@@ -31,7 +30,12 @@ impl Lowering<'_> {
                     let is_quantized = self.packed(node.inputs[1]).is_ok_and(WeightKind::is_quantized);
                     (is_quantized, is_quantized)
                 }
-                "experts" if node.inputs[0] == id && node.inputs[1..].iter().all(|other| *other != id) => {
+                // They read int8 blocks, also where products of so many rows do not.
+                "experts"
+                    if node.inputs[0] == id
+                        && node.inputs[1..].iter().all(|other| *other != id)
+                        && self.bf16_groups(self.value(id).shape.first()) == 0 =>
+                {
                     let mut kinds = node.inputs[1..3].iter().map(|&weight| self.packed(weight));
                     let is_quantized = |kind: Lowered<WeightKind>| kind.is_ok_and(WeightKind::is_quantized);
                     let [gate, up] = [kinds.next(), kinds.next()].map(|kind| kind.is_some_and(is_quantized));
@@ -50,9 +54,9 @@ impl Lowering<'_> {
 
     /// A place for the quantised form of a value, which the caller's kernel fills.
     pub(super) fn quantized_place(&mut self, x: Lie, node: &Node) -> u64 {
-        let out = self.intermediate(quantized_bytes(x.rows, x.row_elements()));
+        let out = self.intermediate(self.quantized_bytes(x.rows, x.row_elements()));
         self.quantized_rows.push(self.live(self.value(node.outputs[0])));
-        self.known.quantized.insert(x, out);
+        self.known.quantized.insert((x, self.bf16_groups(x.rows) > 0), out);
         Ref::new(out, 0).token()
     }
 
@@ -97,6 +101,8 @@ impl Lowering<'_> {
             width,
             epsilon,
             early: self.is_early_norm(node).into(),
+            bf16_groups: self.bf16_groups(rows),
+            reserved: 0,
         }));
         Ok("rms_norm")
     }
@@ -124,7 +130,7 @@ impl Lowering<'_> {
             width,
             epsilon,
             early: self.is_early_norm(node).into(),
-            reserved: 0,
+            bf16_groups: self.bf16_groups(rows),
         }));
         Ok("rms_norm")
     }

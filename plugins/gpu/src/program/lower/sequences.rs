@@ -10,7 +10,6 @@ use paceline_kernels::params::cache::{
 };
 use paceline_kernels::params::fused::JoinQuantize;
 use paceline_kernels::params::led::Maker;
-use paceline_kernels::params::linear::quantized_bytes;
 use paceline_kernels::params::recurrent::{
     ConvCausal, DeltaReplay, GatedDeltaNet, MAX_KEY, MAX_TAPS, PLAIN, RECORDS, SNAPSHOTS,
 };
@@ -369,7 +368,8 @@ impl Lowering<'_> {
                 None => (0, None),
             };
             let gate = gate.map_or(View::default(), Lie::view);
-            self.push(&AttentionRows { out: out.view(), gate, quantized, sinks, ..many });
+            let bf16_groups = self.bf16_groups(rows);
+            self.push(&AttentionRows { out: out.view(), gate, quantized, sinks, bf16_groups, ..many });
             return Ok(ON_MATRIX_UNITS);
         }
 
@@ -381,6 +381,7 @@ impl Lowering<'_> {
         let live = if tile == rows { live } else { 0 };
         let scratch = self.scratch(AttentionParts::scratch_bytes(tile, heads, width, table_columns));
         let mut kernel = "attention over blocks of 256";
+        let (all_rows, bf16_groups) = (rows, self.bf16_groups(rows));
         for first in (0..rows).step_by(tile as usize) {
             let from =
                 |lie: &Lie| Lie { offset: lie.offset + u64::from(first) * u64::from(lie.row), ..*lie }.view();
@@ -396,8 +397,8 @@ impl Lowering<'_> {
                 None => self.push(&parts),
             }
             if let Some((quantized, gate)) = fused {
-                // A tile begins at a multiple of the rows of a record.
-                let offset = quantized_bytes(first, heads * width);
+                // A tile begins at a multiple of the rows that lie together.
+                let offset = self.quantized_offset(all_rows, first, heads * width);
                 self.push_maker(Maker::Join(JoinQuantize {
                     gate: gate.as_ref().map_or(View::default(), from),
                     scratch,
@@ -410,7 +411,7 @@ impl Lowering<'_> {
                     width,
                     table_columns,
                     chunk_blocks,
-                    reserved: 0,
+                    bf16_groups,
                 }));
                 continue;
             }
