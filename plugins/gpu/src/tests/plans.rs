@@ -1,8 +1,9 @@
 //! What plans say before anything is loaded.
 
 use crate::layout::Layout;
-use crate::program::{Step, Target, lower};
+use crate::program::{KernelStep, Step, Target, lower};
 use paceline_kernels::params::cache::AttentionParts;
+use paceline_kernels::params::recurrent::ConvCausal;
 use paceline_plugin_api::backend::{NodePlan, Plan, weight_uses};
 use paceline_plugin_api::graph::{Builder, DType, Graph, StateKind};
 
@@ -10,6 +11,18 @@ fn nodes(graph: &Graph, target: &str) -> Vec<NodePlan> {
     let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| Layout::choose(weight).unwrap()).collect();
     let target = Target { name: target, has_kernel: &|_| true, has_bf16: false };
     lower(graph.clone(), &layouts, target).unwrap().summary().nodes.clone()
+}
+
+/// The kernels of a graph without products.
+fn steps(graph: &Graph) -> Vec<KernelStep> {
+    let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| Layout::choose(weight).unwrap()).collect();
+    let target = Target { name: "sm_90", has_kernel: &|_| true };
+    let program = lower(graph.clone(), &layouts, target).unwrap().program.clone();
+    let kernel = |step: &Step| match step {
+        Step::Kernel(kernel) => Some(kernel.clone()),
+        _ => None,
+    };
+    program.steps.iter().filter_map(kernel).collect()
 }
 
 #[test]
@@ -64,15 +77,6 @@ fn caches_are_read_early_where_one_append_writes_them() {
         b.result("out", out);
         b.finish()
     };
-    let steps = |graph: &Graph| {
-        let target = Target { name: "sm_90", has_kernel: &|_| true, has_bf16: false };
-        let program = lower(graph.clone(), &[], target).unwrap().program.clone();
-        let kernel = |step: &Step| match step {
-            Step::Kernel(kernel) => Some(kernel.clone()),
-            _ => None,
-        };
-        program.steps.iter().filter_map(kernel).collect::<Vec<_>>()
-    };
     let cells_at = std::mem::offset_of!(AttentionParts, cells);
     for (appends, is_early) in [(0, false), (1, true), (2, false)] {
         let steps = steps(&graph(16, appends));
@@ -83,4 +87,25 @@ fn caches_are_read_early_where_one_append_writes_them() {
     let names: Vec<_> =
         many.iter().map(|step| step.launch.entry).filter(|name| name.starts_with("attention")).collect();
     assert_eq!(names, ["attention_rows_f16_64"]);
+}
+
+/// A convolution reads its windows before the launches in front of it have ended, but not where one of them writes these.
+#[test]
+fn windows_are_read_early_where_nothing_in_front_writes_them() {
+    let mut b = Builder::new();
+    let count = b.parameter("count", DType::I32, &[1], None);
+    let sequences = b.parameter("sequences", DType::I32, &[1, 4], Some(count));
+    let x = b.parameter("x", DType::F32, &[4, 32], Some(count));
+    let taps = b.weight("taps", DType::F32, &[32, 4]);
+    let windows = b.state("windows", StateKind::PerSlot, DType::F32, &[1, 3, 32]);
+    let y = b.conv_causal_silu(x, taps, windows, sequences);
+    let z = b.conv_causal_silu(y, taps, windows, sequences);
+    b.result("z", z);
+    let at = std::mem::offset_of!(ConvCausal, early);
+    let early: Vec<_> = steps(&b.finish())
+        .iter()
+        .filter(|step| step.launch.entry == "conv_causal")
+        .map(|step| step.parameters[at])
+        .collect();
+    assert_eq!(early, [1, 0]);
 }
