@@ -128,8 +128,7 @@ fn prompt(context: &Context<'_>, sample: &RowSample) -> Result<f64, CaseError> {
     let together = sample.parameters(&graph, PROMPT_ROWS);
     let expected = ReferenceExecutor::new(&reference_graph, weights)?.run(&together)?;
     let results = loaded.run(&together)?;
-    let error = compare_results(&graph, &together, &expected, &results, sample.tolerance)
-        .or_else(|what| wrong(what))?;
+    let error = compare_results(&graph, &together, &expected, &results, sample.tolerance).or_else(wrong)?;
     let whole = ParameterBlock::from_bytes(&graph, &together);
     if row_invariance(loaded.summary()) >= PROMPT_ROWS {
         for row in [0, 9, PROMPT_ROWS as usize - 1] {
