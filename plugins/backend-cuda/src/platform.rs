@@ -214,6 +214,18 @@ mod tests {
         assert!(INSTALLED.refuses("gfx906").is_some());
     }
 
+    /// Plans for compute capability 9.0 have kernels that are in the machine code for it and nowhere else.
+    #[test]
+    fn products_in_bf16_are_planned_where_they_are_loaded() {
+        let module = INSTALLED.module_of("linear_q4_k_bf16_256").unwrap();
+        for target in ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"] {
+            let best = INSTALLED.images(target).into_iter().next().unwrap();
+            let is_loaded = best.modules().unwrap().iter().any(|image| image.module == module);
+            assert_eq!(INSTALLED.has_bf16(target), is_loaded, "{target}");
+        }
+        assert!(INSTALLED.has_bf16("sm_90"));
+    }
+
     /// The descriptor can be read without loading the plugin, so it says the same.
     #[test]
     fn the_descriptor_has_these_settings() {

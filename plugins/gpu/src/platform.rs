@@ -34,7 +34,11 @@ impl Images {
         Self { what: what.into(), overlaps, make: Box::new(make) }
     }
 
-    pub(crate) fn modules(&self) -> Result<Vec<Image>, String> {
+    /// The modules.
+    ///
+    /// # Errors
+    /// Why they cannot be made.
+    pub fn modules(&self) -> Result<Vec<Image>, String> {
         (self.make)()
     }
 }

@@ -29,14 +29,15 @@ pub(super) fn run(context: &mut Context<'_>, sample: &RowSample) {
             return;
         }
     }
-    let result = same_bits(context, sample, BITS_ROWS);
+    let result = same_bits(context, sample);
     context.record(sample.operation, &format!("{}, bits of a row in company and alone", sample.name), result);
     if sample.operation == "linear" {
-        let result = accuracy(context, sample, PROMPT_ROWS);
-        let name = format!("{}, up to {PROMPT_ROWS} rows", sample.name);
-        context.record(sample.operation, &name, result);
-        let result = same_bits(context, sample, PROMPT_ROWS);
-        context.record(sample.operation, &format!("{}, bits of a row of a prompt", sample.name), result);
+        let result = prompt(context, sample);
+        context.record(
+            sample.operation,
+            &format!("{}, {PROMPT_ROWS} rows, and some alone", sample.name),
+            result,
+        );
     }
 }
 
@@ -88,11 +89,11 @@ pub(super) fn numerics(summary: &PlanSummary) -> Vec<u64> {
 
 /// Two launches give the same bits; a row alone has the bits that it has among others, in the same executable, and in
 /// one planned for a single row if its plan states the same numerics.
-fn same_bits(context: &Context<'_>, sample: &RowSample, most: u32) -> Result<f64, CaseError> {
-    let graph = sample.graph(most);
+fn same_bits(context: &Context<'_>, sample: &RowSample) -> Result<f64, CaseError> {
+    let graph = sample.graph(BITS_ROWS);
     let weights = sample.weights(&graph);
     let mut loaded = context.bench.load(&graph, &weights)?;
-    let rows = row_invariance(loaded.summary()).min(most);
+    let rows = row_invariance(loaded.summary()).min(BITS_ROWS);
     let together = sample.parameters(&graph, rows.max(1));
     let results = loaded.run(&together)?;
     if loaded.run(&together)? != results && !equal_live(&graph, &together, &results, &loaded.read_results(0))
@@ -106,8 +107,7 @@ fn same_bits(context: &Context<'_>, sample: &RowSample, most: u32) -> Result<f64
     let mut single = context.bench.load(&single_graph, &sample.weights(&single_graph))?;
     let is_same_class = numerics(single.summary()) == numerics(loaded.summary());
     let whole = ParameterBlock::from_bytes(&graph, &together);
-    // Of many rows some stand for all.
-    for row in (0..rows as usize).step_by(if most > BITS_ROWS { 17 } else { 1 }) {
+    for row in 0..rows as usize {
         let alone = whole.only_row(&graph, ROWS, row);
         check_row(&mut loaded, alone.bytes(), (&graph, &together, &results), row)?;
         if is_same_class {
@@ -117,6 +117,26 @@ fn same_bits(context: &Context<'_>, sample: &RowSample, most: u32) -> Result<f64
         }
     }
     Ok(0.0)
+}
+
+/// All rows of a prompt are right, and some of them have the same bits alone.
+fn prompt(context: &Context<'_>, sample: &RowSample) -> Result<f64, CaseError> {
+    let graph = sample.graph(PROMPT_ROWS);
+    let weights = sample.weights(&graph);
+    let mut loaded = context.bench.load(&graph, &weights)?;
+    let (reference_graph, weights) = sample.for_reference(&graph, weights)?;
+    let together = sample.parameters(&graph, PROMPT_ROWS);
+    let expected = ReferenceExecutor::new(&reference_graph, weights)?.run(&together)?;
+    let results = loaded.run(&together)?;
+    let error = compare_results(&graph, &together, &expected, &results, sample.tolerance).or_else(wrong)?;
+    let whole = ParameterBlock::from_bytes(&graph, &together);
+    if row_invariance(loaded.summary()) >= PROMPT_ROWS {
+        for row in [0, 9, PROMPT_ROWS as usize - 1] {
+            let alone = whole.only_row(&graph, ROWS, row);
+            check_row(&mut loaded, alone.bytes(), (&graph, &together, &results), row)?;
+        }
+    }
+    Ok(error)
 }
 
 fn in_single(error: CaseError, place: &str) -> CaseError {

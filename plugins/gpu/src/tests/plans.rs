@@ -16,7 +16,7 @@ fn nodes(graph: &Graph, target: &str) -> Vec<NodePlan> {
 /// The kernels of a graph without products.
 fn steps(graph: &Graph) -> Vec<KernelStep> {
     let layouts: Vec<_> = weight_uses([graph]).iter().map(|weight| Layout::choose(weight).unwrap()).collect();
-    let target = Target { name: "sm_90", has_kernel: &|_| true };
+    let target = Target { name: "sm_90", has_kernel: &|_| true, has_bf16: false };
     let program = lower(graph.clone(), &layouts, target).unwrap().program.clone();
     let kernel = |step: &Step| match step {
         Step::Kernel(kernel) => Some(kernel.clone()),
