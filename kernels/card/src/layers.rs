@@ -96,7 +96,22 @@ impl Token {
         }
         let [segment0, segment1, segment2, segment3] = segments;
         let (live, rows) = (self.live, self.rows);
-        self.push(name, Linear { x, segment0, segment1, segment2, segment3, live, k, rows, x_row: k, order });
+        self.push(
+            name,
+            Linear {
+                x,
+                segment0,
+                segment1,
+                segment2,
+                segment3,
+                live,
+                k,
+                rows,
+                x_row: k,
+                order,
+                ..Default::default()
+            },
+        );
     }
 }
 
@@ -339,7 +354,7 @@ fn token(card: &Card, rows: u32) -> Token {
                 rows,
                 width: FFN,
                 kind: activation::SILU,
-                reserved: 0,
+                bf16_groups: 0,
             },
         );
         t.product(
