@@ -85,7 +85,10 @@ __device__ __forceinline__ void panel_of_warp(const OfExpert &p, int at_panel, u
             turn = turn == (DEPTH - 1) * Format::BYTES ? 0 : turn + Format::BYTES;
         }
 #pragma unroll
-        for (int i = 0; i < TILES * 4; i++) total[i / 4][i % 4] = slice ? total[i / 4][i % 4] + sum[i / 4][i % 4] : sum[i / 4][i % 4];
+        for (int i = 0; i < TILES * 4; i++) {
+            const float own = sum[i / 4][i % 4];
+            total[i / 4][i % 4] = slice ? total[i / 4][i % 4] + own : own;
+        }
     }
     /* What slices without blocks add. */
     if ((SLICES - 1) * UNIT >= panel.blocks)

@@ -67,6 +67,9 @@ fn rocm() -> BackendClient {
     unsafe { PluginClient::enter(plugin_entry, &HOST) }.expect("it enters").backend().expect("it works")
 }
 
+/// Rows that the largest step is planned for where runs are compared: groups without work take time on the processor, too.
+const MICROBATCH: u32 = 64;
+
 fn on(device: u32) -> EngineOptions {
     EngineOptions { device, context: Some(512), ..EngineOptions::default() }
 }
@@ -92,7 +95,7 @@ fn small() -> Arc<Gguf> {
 fn assert_rows_alike(gguf: &Arc<Gguf>, tokens: &[u32], widths: &[usize]) {
     let mut first: Option<Vec<Vec<u32>>> = None;
     for (device, chip) in DEVICES {
-        let mut engine = plain(gguf, &rocm(), on(device));
+        let mut engine = plain(gguf, &rocm(), EngineOptions { microbatch: MICROBATCH, ..on(device) });
         let sequence = engine.new_sequence().expect("a free sequence");
         for &width in widths {
             engine.clear_sequence(sequence);
@@ -135,7 +138,7 @@ fn assert_near_the_processor(gguf: &Arc<Gguf>, tokens: &[u32]) {
     let best = |row: &[f32]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]).then(b.cmp(&a)));
     let expected = of(&builtin_cpu(), EngineOptions { context: Some(512), ..EngineOptions::default() });
     for (device, chip) in DEVICES {
-        let found = of(&rocm(), on(device));
+        let found = of(&rocm(), EngineOptions { microbatch: MICROBATCH, ..on(device) });
         let mut largest = 0.0f32;
         for (row, (processor, gpu)) in expected.iter().zip(&found).enumerate() {
             let distance = processor.iter().zip(gpu).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
@@ -195,11 +198,11 @@ fn strategies_leave_texts_of_a_mixture_of_experts_as_they_are() {
 
 #[test]
 fn mixtures_of_experts_are_near_the_processor() {
-    assert_near_the_processor(&experts(), &RandomModel::default().tokens(24, 7));
+    assert_near_the_processor(&experts(), &RandomModel::default().tokens(10, 7));
     // Widths that end within a panel.
     let dense = RandomDense::variant("qwen3-experts-odd-merged").expect("there is such a variant");
     let gguf = Arc::new(Gguf::from_bytes(dense.to_bytes()).expect("a valid file"));
-    assert_near_the_processor(&gguf, &RandomModel::default().tokens(24, 7));
+    assert_near_the_processor(&gguf, &RandomModel::default().tokens(10, 7));
 }
 
 /// Some tokens of source code.

@@ -212,8 +212,8 @@ impl Lowering<'_> {
         self.items.push(Item::Product(Linear { segment0: segment, ..new }));
     }
 
-    /// Lets a product, or a sum of experts, add the other operand of `add` to its result, if nothing else reads that result and the operand
-    /// is there before the product runs. The bits are those of the sum by itself.
+    /// Lets a product, or a sum of experts, add the other operand of `add` to its result, if nothing else reads that result
+    /// and the operand is there before the product runs. The bits are those of the sum by itself.
     pub(super) fn add_to_product(&mut self, node: &Node) -> Lowered<bool> {
         let [x, y] = [node.inputs[0], node.inputs[1]];
         if self.value(x).shape != self.value(y).shape || self.value(x).live != self.value(y).live || x == y {
