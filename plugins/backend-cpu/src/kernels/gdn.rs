@@ -117,7 +117,7 @@ per_level! {
     /// - Sᵢⱼ = fma(kᵢ, δⱼ, tᵢⱼ)
     /// - outⱼ = scale · Σᵢ qᵢ·Sᵢⱼ, i ascending, fused
     ///
-    /// Records that are to be applied first go over the state as in [`replay`].
+    /// Records that are to be applied first go over the state as in [`replay()`].
     ///
     /// The work range is one value head and the columns j of it, which are independent.
     pub fn gated_delta_net = gated_delta_net_body(
