@@ -217,6 +217,7 @@ impl Buffer {
             unsafe { sys::cuMemcpyHtoD_v2(buffer.address, values.as_ptr().cast(), buffer.bytes) },
             "upload",
         );
+        await_uploads();
         buffer
     }
 
@@ -228,6 +229,7 @@ impl Buffer {
             let result = upload(buffer.address + at as u64, &pattern[..count]);
             check(result, "upload");
         }
+        await_uploads();
         buffer
     }
 
@@ -244,6 +246,12 @@ impl Buffer {
         check(unsafe { sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), self.address, bytes) }, "download");
         values
     }
+}
+
+/// A copy of a few bytes returns when the driver has them, and launches wait for no copy: they could be overwritten by it.
+fn await_uploads() {
+    // SAFETY: the default stream always exists.
+    check(unsafe { sys::cuStreamSynchronize(ptr::null_mut()) }, "uploads");
 }
 
 fn upload(to: u64, bytes: &[u8]) -> sys::CUresult {
