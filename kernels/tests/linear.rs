@@ -3,83 +3,13 @@
 
 mod support;
 
-use paceline_conformance::quant;
 use paceline_conformance::random::Random;
 use paceline_kernels::layout::{self, WeightKind};
 use paceline_kernels::params::linear::{
-    Embed, Linear, LinearSegment, Quantize, RECORD_BYTES, bf16_bytes, quantized_bytes,
+    Embed, Linear, LinearSegment, Quantize, RECORD_BYTES, quantized_bytes,
 };
-use paceline_plugin_api::graph::DType;
+use support::weights::{Weight, segment, widths};
 use support::{Buffer, WAVES, run};
-
-/// A weight with the values that it stands for.
-struct Weight {
-    kind: WeightKind,
-    n: usize,
-    k: usize,
-    packed: Buffer,
-    values: Vec<f32>,
-}
-
-impl Weight {
-    fn random(kind: WeightKind, n: usize, k: usize, random: &mut Random) -> Self {
-        let canonical = canonical(kind, n * k, random);
-        let mut packed = vec![0; layout::packed_bytes(kind, n, k).unwrap()];
-        layout::pack(kind, n, k, &canonical, &mut packed).unwrap();
-        Self { kind, n, k, packed: Buffer::of_bytes(&packed), values: dequantize(kind, &canonical) }
-    }
-}
-
-fn canonical(kind: WeightKind, elements: usize, random: &mut Random) -> Vec<u8> {
-    match kind {
-        WeightKind::Iq4Nl => {
-            let mut block = |_| {
-                let scale = half::f16::from_f32(random.between(-0.01, 0.01)).to_le_bytes();
-                let mut nibbles = || random.bits().to_le_bytes();
-                [&scale[..], &nibbles(), &nibbles()].concat()
-            };
-            (0..elements / 32).flat_map(&mut block).collect()
-        }
-        WeightKind::Mxfp4 => {
-            let mut block = |_| {
-                let exponent = [(120 + random.below(8)) as u8];
-                let mut nibbles = || random.bits().to_le_bytes();
-                [&exponent[..], &nibbles(), &nibbles()].concat()
-            };
-            (0..elements / 32).flat_map(&mut block).collect()
-        }
-        // Wide ranges, so that minima, scales and all levels occur.
-        _ => quant::quantize(DType(kind.gguf_id()), &random.floats(elements, 0.3)).unwrap(),
-    }
-}
-
-fn dequantize(kind: WeightKind, canonical: &[u8]) -> Vec<f32> {
-    const IQ4_NL: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
-    const E2M1: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
-    let nibble = |bytes: &[u8], e: usize| usize::from(bytes[e % 16] >> (e / 16 * 4) & 15);
-    match kind {
-        WeightKind::Iq4Nl => {
-            let value = |block: &[u8], e: usize| {
-                half::f16::from_le_bytes([block[0], block[1]]).to_f32()
-                    * f32::from(IQ4_NL[nibble(&block[2..], e)])
-            };
-            canonical.chunks_exact(18).flat_map(|block| (0..32).map(move |e| value(block, e))).collect()
-        }
-        WeightKind::Mxfp4 => {
-            let value = |block: &[u8], e: usize| {
-                let code = nibble(&block[1..], e);
-                let size = 2f32.powi(i32::from(block[0]) - 127) * E2M1[code % 8];
-                if code < 8 { size } else { -size }
-            };
-            canonical.chunks_exact(17).flat_map(|block| (0..32).map(move |e| value(block, e))).collect()
-        }
-        _ => {
-            let mut values = vec![0.0; canonical.len() / kind.block_bytes() * kind.block_elements()];
-            quant::dequantize(DType(kind.gguf_id()), canonical, &mut values).unwrap();
-            values
-        }
-    }
-}
 
 /// Rows of activations, as a product of this kind wants them.
 struct Activations {
@@ -131,17 +61,6 @@ impl Activations {
         let out = Buffer::garbage(self.rows * weight.n, 0);
         run(&self.params(weight, &out, weight.n), wave);
         out.floats()
-    }
-}
-
-fn segment(weight: &Weight, out: u64, out_row: usize) -> LinearSegment {
-    LinearSegment {
-        weight: weight.packed.address(),
-        out,
-        n: weight.n as u32,
-        out_row: out_row as u32,
-        kind: weight.kind.gguf_id(),
-        ..Default::default()
     }
 }
 
@@ -218,15 +137,6 @@ fn expected(weight: &Weight, values: &[f32]) -> Vec<f64> {
     let dot = |x: &[f64], w: &[f32]| x.iter().zip(w).map(|(x, &w)| x * f64::from(w)).sum();
     let rows = rounded.chunks_exact(weight.k);
     rows.flat_map(|x| weight.values.chunks_exact(weight.k).map(move |w| dot(x, w))).collect()
-}
-
-/// Widths that have whole units, parts of units, odd blocks; for float kinds parts of vectors.
-fn widths(kind: WeightKind) -> &'static [usize] {
-    match kind.block_elements() {
-        256 => &[256, 2560],
-        32 => &[32, 96, 1056],
-        _ => &[1, 7, 517, 1280],
-    }
 }
 
 #[test]
@@ -316,123 +226,6 @@ fn blocks(kind: WeightKind, canonical: &[u8]) -> Vec<Block> {
         .chunks_exact(kind.block_bytes())
         .flat_map(|bytes| (0..parts).map(move |part| of(bytes, part)))
         .collect()
-}
-
-/// The nearest bf16, ties to even, as f32.
-fn bf16(value: f32) -> f32 {
-    half::bf16::from_f32(value).to_f32()
-}
-
-/// Rows in bf16, of `rows` at most.
-fn in_bf16(values: &[f32], k: usize, rows: usize) -> (Buffer, u32) {
-    let bf16_groups = rows.div_ceil(8) as u32;
-    let out = Buffer::garbage(bf16_bytes(rows as u32, k as u32) as usize / 4, 0);
-    let x = Buffer::of_floats(values);
-    let live = Buffer::of_integers(&[(values.len() / k) as i32]);
-    let p = Quantize {
-        x: x.address(),
-        out: out.address(),
-        live: live.address(),
-        rows: rows as u32,
-        k: k as u32,
-        x_row: k as u32,
-        bf16_groups,
-    };
-    run(&p, 32);
-    (out, bf16_groups)
-}
-
-#[test]
-fn activations_become_bf16_where_warpgroups_read_them() {
-    let (rows, k) = (11, 96);
-    let mut values = Random::new(8).floats(rows * k, 3.0);
-    // Ties, what is not finite, what is not normal, what becomes infinite.
-    for (at, bits) in
-        [0x3f80_8000, 0x3f81_8000, 0x7f80_0001, 0xff80_0000, 0x0000_8001, 0x8000_0000, 0x7f7f_ffff]
-            .into_iter()
-            .enumerate()
-    {
-        values[k + at] = f32::from_bits(bits);
-    }
-    let (out, groups) = in_bf16(&values, k, rows);
-    let bytes = out.bytes(usize::MAX);
-    for r in 0..rows {
-        for e in 0..k.next_multiple_of(64) {
-            let [step, within, r8] = [e / 64, e % 16, r % 8];
-            let chunk = (e % 64 / 16 * 2 + usize::from(within % 4 >= 2)) ^ r8;
-            let at = (step * groups as usize + r / 8) * 1024
-                + r8 * 128
-                + chunk * 16
-                + within / 4 * 4
-                + within % 2 * 2;
-            let found = half::bf16::from_le_bytes([bytes[at], bytes[at + 1]]);
-            let expected = half::bf16::from_f32(if e < k { values[r * k + e] } else { 0.0 });
-            let is_same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
-            assert!(is_same, "row {r}, element {e}: {found} for {expected}");
-        }
-    }
-}
-
-/// The plain form, which stands for that of tensor cores in tests: both multiply weights and activations in bf16 and add in f32.
-#[test]
-fn products_in_bf16_are_those_of_rounded_values() {
-    for kind in WeightKind::ALL.into_iter().filter(|kind| kind.is_quantized()) {
-        for &k in widths(kind) {
-            let mut random = Random::named(k as u64, kind.name());
-            let weights = [21, 130].map(|n| Weight::random(kind, n, k, &mut random));
-            let (most, rows) = (300, if k < 1000 { 150 } else { 3 });
-            let values = random.floats(rows * k, 1.0);
-            let product = |rows: usize, most: usize| {
-                let (x, bf16_groups) = in_bf16(&values[..rows * k], k, most);
-                let outs = [21, 130].map(|n| Buffer::garbage(most * n, 0));
-                let (bias, add) = (random_row(130), random_row(most * 130));
-                let live = Buffer::of_integers(&[rows as i32]);
-                let p = Linear {
-                    x: x.address(),
-                    live: live.address(),
-                    segment0: segment(&weights[0], outs[0].address(), 21),
-                    segment1: LinearSegment {
-                        bias: bias.address(),
-                        add: add.address(),
-                        add_row: 130,
-                        ..segment(&weights[1], outs[1].address(), 130)
-                    },
-                    k: k as u32,
-                    rows: most as u32,
-                    bf16_groups,
-                    ..Default::default()
-                };
-                run(&p, 32);
-                (outs.map(|out| out.floats()), bias.floats(), add.floats())
-            };
-            let (found, bias, add) = product(rows, most);
-            for (i, (weight, found)) in weights.iter().zip(&found).enumerate() {
-                for (at, y) in found[..rows * weight.n].iter().enumerate() {
-                    let (r, n) = (at / weight.n, at % weight.n);
-                    let terms = values[r * k..][..k].iter().zip(&weight.values[n * k..][..k]);
-                    let terms = terms.map(|(&x, &w)| f64::from(bf16(x)) * f64::from(bf16(w)));
-                    let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t * t));
-                    let more = if i == 1 { f64::from(bias[n]) + f64::from(add[at]) } else { 0.0 };
-                    let error = (f64::from(*y) - sum - more).abs();
-                    assert!(error <= 3e-4 * size.sqrt() + 1e-6, "{kind} {k}, row {r}, output {n}: {error}");
-                }
-            }
-            // A row has the same bits in a launch of groups of 128 rows.
-            let (few, _, _) = product(2, 100);
-            for (few, found) in few.iter().zip(&found) {
-                let n = few.len() / 100;
-                assert!(
-                    few[..2 * n].iter().zip(found).all(|(a, b)| a.to_bits() == b.to_bits()),
-                    "{kind} {k}"
-                );
-            }
-        }
-    }
-}
-
-/// The same numbers for as many elements.
-fn random_row(elements: usize) -> Buffer {
-    Buffer::of_floats(&Random::new(9).floats(elements, 1.0))
 }
 
 /// The numerics that are documented, step by step.

@@ -160,14 +160,15 @@ fn rows_of_a_small_model_do_not_depend_on_their_number() {
     assert_rows_alike(&gguf, &RandomModel::default().tokens(17, 3), &[1, 4, 17]);
 }
 
+/// Copies with snapshots, and the model's own block with records.
+const FEW_WAYS: &[(&str, Drafters<'static>, bool)] = &[
+    ("ngram", &[("ngram-adaptive", &[("match", "1")])], false),
+    ("chain", &[("mtp-chain", &[("depth", "3")])], true),
+];
+
 #[test]
 fn strategies_leave_texts_of_a_small_model_as_they_are() {
-    let ways: &[(&str, Drafters<'_>, bool)] = &[
-        ("ngram", &[("ngram-adaptive", &[("match", "1")])], false),
-        ("chain", &[("mtp-chain", &[("depth", "3")])], true),
-    ];
-    let prompts = [RandomModel::default().tokens(9, 5)];
-    assert_texts_alike(&small(), ways, &Wish::greedy(&prompts, 12));
+    assert_texts_alike(&small(), FEW_WAYS, &Wish::greedy(&[RandomModel::default().tokens(9, 5)], 12));
 }
 
 #[test]
@@ -188,12 +189,7 @@ fn rows_of_a_mixture_of_experts_do_not_depend_on_their_number() {
 
 #[test]
 fn strategies_leave_texts_of_a_mixture_of_experts_as_they_are() {
-    let ways: &[(&str, Drafters<'_>, bool)] = &[
-        ("ngram", &[("ngram-adaptive", &[("match", "1")])], false),
-        ("chain", &[("mtp-chain", &[("depth", "3")])], true),
-    ];
-    let prompts = [RandomModel::default().tokens(9, 5)];
-    assert_texts_alike(&experts(), ways, &Wish::greedy(&prompts, 12));
+    assert_texts_alike(&experts(), FEW_WAYS, &Wish::greedy(&[RandomModel::default().tokens(9, 5)], 12));
 }
 
 #[test]

@@ -64,8 +64,8 @@ fn all_targets_have_all_kernels() {
         all.len() > 100 && all.windows(2).all(|pair| pair[0] != pair[1]),
         "every kernel is in one module"
     );
-    // Matrix units are NVIDIA's so far, and the kernels on them have others beside them, or are planned where they are. Groups that wait for groups in front
-    // of them are NVIDIA's alone.
+    // Matrix units are NVIDIA's so far, and the kernels on them have others beside them, or are planned where they are.
+    // Groups that wait for groups in front of them are NVIDIA's alone.
     let is_portable = |name: &String| {
         !name.starts_with("attention_parts_f16")
             && !name.starts_with("attention_rows_f16")

@@ -17,7 +17,7 @@
 //! Assignments of an expert are in no particular order.
 
 use super::fused::NormQuantize;
-use super::linear::{FLOAT_OUTPUTS, FLOAT_ROWS, LINEAR_THREADS, WIDE_OUTPUTS};
+use super::linear::{FLOAT_OUTPUTS, FLOAT_ROWS, LINEAR_THREADS, WIDE_OUTPUTS, entries};
 use super::norms::SHORT;
 use super::{Field, Launch, View};
 use crate::layout::WeightKind;
@@ -251,37 +251,6 @@ pub fn list_bytes(assignments: u64, tiles: u64, tile: u32) -> u64 {
     4 * (4 + (2 + u64::from(tile)) * tiles + assignments)
 }
 
-/// Names of the kernels of a kind; float kinds have two.
-fn entry(kind: WeightKind, form: usize) -> &'static str {
-    macro_rules! entries {
-        ($($kind:ident $name:literal)*) => {
-            match kind {
-                $(WeightKind::$kind => [
-                    concat!("experts_", $name, "_r1"),
-                    concat!("experts_", $name, "_r8"),
-                    concat!("experts_", $name, "_r32"),
-                ],)*
-            }
-        };
-    }
-    let names = entries! {
-        F32 "f32"
-        F16 "f16"
-        Bf16 "bf16"
-        Q8_0 "q8_0"
-        Q4_0 "q4_0"
-        Q4_1 "q4_1"
-        Q5_0 "q5_0"
-        Q5_1 "q5_1"
-        Q4K "q4_k"
-        Q5K "q5_k"
-        Q6K "q6_k"
-        Iq4Nl "iq4_nl"
-        Mxfp4 "mxfp4"
-    };
-    names[form]
-}
-
 fn product(p: &ExpertsLinear) -> Launch {
     let kind = WeightKind::from_gguf_id(p.kind);
     debug_assert!(kind.is_some(), "GGUF type {} has no kernels", p.kind);
@@ -294,7 +263,8 @@ fn product(p: &ExpertsLinear) -> Launch {
         (false, 0) => (0, FLOAT_OUTPUTS, 1),
         (false, _) => (1, FLOAT_OUTPUTS, p.tile / FLOAT_ROWS),
     };
-    Launch::new(entry(kind, form), [sides * p.n.div_ceil(outputs), p.tiles * pieces, 1], LINEAR_THREADS)
+    let entry = entries(kind).experts[form];
+    Launch::new(entry, [sides * p.n.div_ceil(outputs), p.tiles * pieces, 1], LINEAR_THREADS)
 }
 
 /// Positions of a tile that may be in use.

@@ -268,6 +268,8 @@ pub(super) struct Entries {
     bf16: [&'static str; 2],
     /// Those of 1, 8 and 16 rows that make their rows themselves; float kinds have none.
     pub led: [&'static str; 3],
+    /// Those of experts, for tiles of 1, 8 and 32 rows; float kinds have the first two.
+    pub experts: [&'static str; 3],
 }
 
 macro_rules! entries {
@@ -284,6 +286,11 @@ macro_rules! entries {
                         concat!("linear_", $name, "_r1_led"),
                         concat!("linear_", $name, "_r8_led"),
                         concat!("linear_", $name, "_r16_led"),
+                    ],
+                    experts: [
+                        concat!("experts_", $name, "_r1"),
+                        concat!("experts_", $name, "_r8"),
+                        concat!("experts_", $name, "_r32"),
                     ],
                 },)*
             }

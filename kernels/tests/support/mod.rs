@@ -1,6 +1,8 @@
 //! Memory for kernels that run on the host, and comparison with the reference executor.
 #![allow(dead_code)]
 
+pub mod weights;
+
 use paceline_conformance::ReferenceExecutor;
 use paceline_conformance::block::{ParameterBlock, ResultData, result};
 use paceline_conformance::suite::compare_values;

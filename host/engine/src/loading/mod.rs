@@ -60,7 +60,7 @@ pub(crate) struct Loaded {
     loads: u64,
     /// Bytes of states that went through the host.
     moved_bytes: u64,
-    row_invariance: u32,
+    most_equal_rows: usize,
     /// The last program settles recurrent state.
     settles: bool,
 }
@@ -207,7 +207,9 @@ pub(crate) fn load(
     }
     let semaphore = device.create_semaphore(0).map_err(EngineError::backend(plugin, "making a semaphore"))?;
     let settles = programs.len() > keys.len() + setup.programs.len();
-    let row_invariance = numerics::row_invariance(programs[..keys.len()].iter().map(|p| p.plan.summary()));
+    let invariance = numerics::row_invariance(programs[..keys.len()].iter().map(|p| p.plan.summary()));
+    let equal = keys.iter().map(|key| key.rows).filter(|&rows| rows <= invariance);
+    let most_equal_rows = equal.max().unwrap_or(1) as usize;
     let loaded = Loaded {
         executables: programs.iter().map(|_| None).collect(),
         semaphore,
@@ -222,7 +224,7 @@ pub(crate) fn load(
         result_bytes,
         loads: 0,
         moved_bytes: 0,
-        row_invariance,
+        most_equal_rows,
         settles,
     };
     loaded.import(model, setup.draft.as_ref(), &uses, &layouts, progress)?;
@@ -430,8 +432,7 @@ impl Loaded {
     /// Most rows of a run of the target in which a row has the bits that it would have alone. Runs of more take graphs
     /// whose bits may be others.
     pub fn most_equal_rows(&self) -> usize {
-        let equal = self.keys.iter().map(|key| key.rows).filter(|&rows| rows <= self.row_invariance);
-        equal.max().unwrap_or(1) as usize
+        self.most_equal_rows
     }
 
     /// Bytes that are read and operations, by node, of the smallest graph of the target that takes `rows` rows.
