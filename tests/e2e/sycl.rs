@@ -191,7 +191,7 @@ fn on_intels_runtime(name: &str, width: u32, inner: impl FnOnce(&BackendClient))
         let plugin = unsafe { PluginClient::enter(paceline_backend_sycl::plugin_entry, &HOST) };
         return inner(&plugin.expect("it enters").backend().expect("it works"));
     }
-    let Some(folder) = std::env::var_os("PACELINE_INTEL_OPENCL") else {
+    let Some(folder) = std::env::var_os("PACELINE_INTEL_OPENCL").filter(|folder| !folder.is_empty()) else {
         return println!("skipped: PACELINE_INTEL_OPENCL is not set");
     };
     let library = PathBuf::from(folder).join("libintelocl.so");

@@ -29,7 +29,7 @@ fn on_processor(name: &str, width: u32, inner: impl FnOnce(&BackendClient)) {
         assert!(devices[0].capabilities.contains(&format!("wave={width}")), "{devices:?}");
         return inner(&backend);
     }
-    let Some(folder) = std::env::var_os(RUNTIME) else {
+    let Some(folder) = std::env::var_os(RUNTIME).filter(|folder| !folder.is_empty()) else {
         println!("skipped: {RUNTIME} is not set");
         return;
     };
